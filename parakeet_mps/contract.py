@@ -1,0 +1,77 @@
+"""What the gateway and the Triton models agree on: names, dtypes, limits and the recognition document.
+
+Standard library only: Triton's Python stubs, the gateway and `auto_config.py` all import it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+SAMPLE_RATE_HZ = 16_000
+"""Sample rate of every waveform that crosses the wire."""
+
+ASR_MODEL = "parakeet_asr"
+"""Name of the recogniser in the Triton model repository."""
+
+AUDIO_INPUT = "AUDIO"
+"""FP32 [samples]: one mono utterance in [-1, 1] at `SAMPLE_RATE_HZ`; ragged, so mixed lengths share a batch."""
+
+RECOGNITION_OUTPUT = "RECOGNITION"
+"""UINT8 [bytes]: one UTF-8 JSON document, see `Recognition`."""
+
+PREFERRED_BATCH_SIZES = (4, 8, 16)
+"""Batch sizes the dynamic batcher sends at once; the largest one is the maximum by default."""
+
+MIN_SAMPLES = SAMPLE_RATE_HZ // 10
+"""Shorter utterances (under 0.1 s) hold no word and are refused."""
+
+BAD_UTTERANCE = "bad utterance: "
+"""Prefix of a Triton error that means the request was at fault, not the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One sub-word token: SentencePiece text, vocabulary id, start and end (s), confidence in [0, 1]."""
+
+    text: str
+    id: int
+    start: float
+    end: float
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word merged from its tokens: start and end (s) inside the audio, confidence in [0, 1]."""
+
+    text: str
+    start: float
+    end: float
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """What the recogniser heard in one utterance of `duration` seconds."""
+
+    text: str
+    duration: float
+    tokens: tuple[Token, ...] = ()
+    words: tuple[Word, ...] = ()
+
+    def to_json(self) -> bytes:
+        """Return the UTF-8 JSON document that travels in `RECOGNITION_OUTPUT`."""
+        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, document: bytes) -> Recognition:
+        """Read a document made by `to_json`. Raises `ValueError`, `KeyError` or `TypeError` on another shape."""
+        fields: dict[str, Any] = json.loads(document)
+        return cls(
+            text=fields["text"],
+            duration=fields["duration"],
+            tokens=tuple(Token(**token) for token in fields["tokens"]),
+            words=tuple(Word(**word) for word in fields["words"]),
+        )

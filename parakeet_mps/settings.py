@@ -1,0 +1,99 @@
+"""Every setting of the service: one table (the fields of `Settings`) that drives parsing, refusals and help.
+
+Standard library only. Nothing is read at import: the environment is handed in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+AUTO = 0
+"""Value of a count whose environment variable says `auto`: chosen by `auto_config.py`."""
+
+
+class SettingError(ValueError):
+    """A setting has a value that is not allowed; the message names the variable, the value and what is allowed."""
+
+
+def _setting(default: Any, help_text: str, **limits: Any) -> Any:
+    return field(default=default, metadata={"help": help_text, **limits})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The service's settings. Field `port` is read from the environment variable `PORT`, and so on."""
+
+    host: str = _setting("0.0.0.0", "Address the gateway listens on.")  # noqa: S104  a container serves outside
+    port: int = _setting(8002, "Port of the HTTP API.", minimum=1, maximum=65535)
+    gateway_workers: int = _setting(4, "Gateway processes.", minimum=1, maximum=64)
+    triton_url: str = _setting("127.0.0.1:8001", "Triton's gRPC address. The local Triton listens on its port.")
+    triton_http_port: int = _setting(8000, "HTTP port of the local Triton.", minimum=1, maximum=65535)
+    triton_metrics_port: int = _setting(8003, "Metrics port of the local Triton.", minimum=1, maximum=65535)
+    model: str = _setting("models/demo.nemo", "A `.nemo` file, or a Hugging Face name to download.")
+    model_cache: str = _setting("~/.cache/parakeet-mps", "Folder for downloaded models.")
+    cuda_visible_devices: str | None = _setting(None, "GPUs to use, as CUDA reads it; empty means none.")
+    mps: str = _setting("auto", "CUDA MPS: `auto` uses it when there is an NVIDIA GPU.", choices=("auto", "on", "off"))
+    mps_instance_count: int = _setting(AUTO, "Recognisers on each GPU, or `auto`.", minimum=1, maximum=48, auto=True)
+    max_batch_size: int = _setting(16, "Most utterances in one batch.", minimum=1, maximum=64)
+    batch_delay_ms: int = _setting(10, "How long a request may wait for company.", minimum=0, maximum=1000)
+    max_queue_size: int = _setting(256, "Requests that may wait in Triton; more are refused.", minimum=1, maximum=65536)
+    max_audio_s: int = _setting(300, "Longest audio accepted, in seconds.", minimum=1, maximum=86400)
+    max_upload_mb: int = _setting(100, "Largest upload accepted, in MiB.", minimum=1, maximum=4096)
+    request_timeout_s: int = _setting(60, "Time a transcription may take.", minimum=1, maximum=3600)
+    startup_timeout_s: int = _setting(300, "Time the service may take to become ready.", minimum=10, maximum=7200)
+    run_dir: str = _setting("run", "Folder for the rendered model repository, locks and logs.")
+    log_level: str = _setting("info", "Log level.", choices=("debug", "info", "warning", "error"))
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] = os.environ) -> Settings:
+        """Read every setting from `environ`. Raises `SettingError` on the first bad value; empty means default."""
+        values: dict[str, Any] = {}
+        for row in fields(cls):
+            raw = environ.get(row.name.upper())
+            if raw or (raw is not None and row.default is None):
+                values[row.name] = _parse(row.name.upper(), raw, row.default, row.metadata)
+        return cls(**values)
+
+    @property
+    def run_path(self) -> Path:
+        """`run_dir` as an absolute path."""
+        return Path(self.run_dir).expanduser().absolute()
+
+    @property
+    def triton_grpc_port(self) -> int:
+        """Port part of `triton_url`."""
+        return int(self.triton_url.rpartition(":")[2])
+
+
+def describe() -> list[tuple[str, str, str]]:
+    """Return (variable, default, help) of every setting, in table order."""
+    return [(row.name.upper(), _default_text(row.default, row.metadata), row.metadata["help"]) for row in fields(Settings)]
+
+
+def _default_text(default: Any, limits: Mapping[str, Any]) -> str:
+    if limits.get("auto"):
+        return "auto"
+    return "" if default is None else str(default)
+
+
+def _parse(name: str, raw: str, default: Any, limits: Mapping[str, Any]) -> Any:
+    if isinstance(default, int):
+        return _parse_int(name, raw.strip(), limits)
+    choices = limits.get("choices")
+    if choices and raw.strip().lower() not in choices:
+        raise SettingError(f"{name}={raw!r} is not allowed: use one of {', '.join(choices)}")
+    return raw.strip().lower() if choices else raw.strip()
+
+
+def _parse_int(name: str, raw: str, limits: Mapping[str, Any]) -> int:
+    if limits.get("auto") and raw.lower() == "auto":
+        return AUTO
+    low, high = limits["minimum"], limits["maximum"]
+    allowed = f"a whole number from {low} to {high}" + (", or auto" if limits.get("auto") else "")
+    if not raw.isascii() or not raw.isdigit() or not low <= int(raw) <= high:
+        raise SettingError(f"{name}={raw!r} is not allowed: use {allowed}")
+    return int(raw)
