@@ -1,0 +1,40 @@
+"""Entry: look at the machine, choose, print every choice with its reason, write the model repository to the run folder.
+
+Usage: python auto_config.py [CHECKPOINT]     (settings come from the environment; standard library only)
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from parakeet_mps.hardware import HardwareError, probe
+from parakeet_mps.model_config import ConfigError, Locations, write_repository
+from parakeet_mps.plan import make_plan
+from parakeet_mps.run_folder import RunFolder
+from parakeet_mps.settings import SettingError, Settings
+
+ROOT = Path(__file__).resolve().parent
+
+
+def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Configure the run folder; exit status 2 and one line when a setting or the machine does not allow it."""
+    try:
+        settings = Settings.from_env(environ)
+        plan = make_plan(settings, probe(environ))
+        run = RunFolder(settings.run_path)
+        checkpoint = Path(arguments[0] if arguments else settings.model).expanduser().absolute()
+        locations = Locations(str(checkpoint), str(ROOT), str(run.load_lock))
+        write_repository(plan, locations, ROOT / "triton_model_repo", run.model_repository)
+        run.plan.write_text(plan.to_json(), encoding="utf-8")
+    except (SettingError, HardwareError, ConfigError, OSError) as error:
+        sys.stderr.write(f"auto_config: {error}\n")
+        return 2
+    sys.stdout.writelines(f"auto_config: {line}\n" for line in plan.lines())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))

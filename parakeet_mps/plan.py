@@ -1,0 +1,205 @@
+"""What the service does on given hardware: a pure function from settings and hardware to choices, each with its reason.
+
+It touches nothing; `hardware` looks at the machine and `model_config` writes the result down.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Generic, TypeVar
+
+from parakeet_mps.contract import PREFERRED_BATCH_SIZES, SAMPLE_RATE_HZ
+from parakeet_mps.hardware import Gpu, Hardware
+from parakeet_mps.settings import AUTO, SettingError, Settings
+
+T = TypeVar("T")
+
+CORES_PER_CPU_INSTANCE = 8
+"""More threads than this in one recogniser bring little: its matrices are small."""
+
+CPU_INSTANCE_MB = 4096
+"""Memory of one recogniser on the CPU: the 0.6 B weights in fp32 (2.4 GiB), its libraries and one batch."""
+
+GPU_INSTANCE_MB = 6144
+"""GPU memory of one recogniser: CUDA context, the 0.6 B weights in bf16 and one batch of 16."""
+
+GPU_RESERVE_MB = 2048
+"""GPU memory left for Triton itself and for fragmentation."""
+
+MOST_AUTOMATIC_GPU_INSTANCES = 4
+"""Measured on one H200: four instances under MPS answer 1.8 times as much as four that take turns."""
+
+SHM_SHARE = 0.5
+"""Part of the shared memory that Triton's regions may take at start; they grow with the audio in flight."""
+
+MOST_SHM_REGION_MB = 64
+"""First size of an instance's shared-memory region: a batch of 16 clips of 45 s (46 MB) fits without growing."""
+
+
+@dataclass(frozen=True)
+class Choice(Generic[T]):
+    """A chosen value and why it was chosen, in one line."""
+
+    value: T
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Every choice for one machine. `gpu` is a UUID, empty on CPU; `thread_percentage` is 100 without MPS."""
+
+    device: Choice[str]
+    gpu: Choice[str]
+    mps: Choice[bool]
+    instances: Choice[int]
+    thread_percentage: Choice[int]
+    torch_threads: Choice[int]
+    max_batch_size: Choice[int]
+    preferred_batch_sizes: Choice[tuple[int, ...]]
+    batch_delay_ms: Choice[int]
+    max_queue_size: Choice[int]
+    queue_timeout_s: Choice[int]
+    shm_region_mb: Choice[int]
+
+    def lines(self) -> list[str]:
+        """One line for each choice: its name, value and reason."""
+        choices = {row.name: getattr(self, row.name) for row in fields(self)}
+        return [f"{name} = {_text(choice.value)}: {choice.reason}" for name, choice in choices.items()]
+
+    def to_json(self) -> str:
+        """Return the plan as a JSON document."""
+        return json.dumps(asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, document: str) -> Plan:
+        """Read a document made by `to_json`. Raises `ValueError`, `KeyError` or `TypeError` on another shape."""
+        choices: dict[str, Any] = {
+            name: Choice(_untuple(choice["value"]), choice["reason"]) for name, choice in json.loads(document).items()
+        }
+        return cls(**choices)
+
+
+def make_plan(settings: Settings, hardware: Hardware) -> Plan:
+    """Choose everything. Raises `SettingError` when the settings ask for what the hardware cannot do."""
+    gpu = hardware.gpus[0] if hardware.gpus else None
+    instances = _instances(settings, hardware, gpu)
+    mps = _mps(settings, hardware, gpu, instances.value)
+    return Plan(
+        device=_device(settings, gpu),
+        gpu=_gpu(hardware, gpu),
+        mps=mps,
+        instances=instances,
+        thread_percentage=_thread_percentage(instances.value, shared=mps.value),
+        torch_threads=_torch_threads(hardware, gpu, instances.value),
+        max_batch_size=Choice(settings.max_batch_size, "MAX_BATCH_SIZE"),
+        preferred_batch_sizes=_preferred_batch_sizes(settings),
+        batch_delay_ms=_batch_delay(settings),
+        max_queue_size=Choice(settings.max_queue_size, "MAX_QUEUE_SIZE; Triton refuses more at once"),
+        queue_timeout_s=Choice(settings.request_timeout_s, "REQUEST_TIMEOUT_S; nobody waits for the answer after that"),
+        shm_region_mb=_shm_region(settings, hardware, instances.value),
+    )
+
+
+def _device(settings: Settings, gpu: Gpu | None) -> Choice[str]:
+    if gpu is not None:
+        return Choice("cuda", f"{gpu.name} with {gpu.memory_mb} MiB")
+    if settings.mps == "on":
+        raise SettingError("MPS='on' is not allowed here: no NVIDIA GPU is visible; use auto or off")
+    hidden = settings.cuda_visible_devices
+    return Choice("cpu", "no NVIDIA GPU is visible" + ("" if hidden is None else f" (CUDA_VISIBLE_DEVICES={hidden!r})"))
+
+
+def _gpu(hardware: Hardware, gpu: Gpu | None) -> Choice[str]:
+    if gpu is None:
+        return Choice("", "none is used")
+    if gpu.compute_mode.lower() == "prohibited":
+        raise SettingError(f"GPU {gpu.index} is in compute mode Prohibited: choose another with CUDA_VISIBLE_DEVICES")
+    count = len(hardware.gpus)
+    return Choice(gpu.uuid, "the only visible GPU" if count == 1 else f"the first of {count} visible GPUs; one is used")
+
+
+def _instances(settings: Settings, hardware: Hardware, gpu: Gpu | None) -> Choice[int]:
+    if settings.mps_instance_count != AUTO:
+        return Choice(settings.mps_instance_count, "MPS_INSTANCE_COUNT")
+    if gpu is None:
+        return _cpu_instances(hardware)
+    if not _mps_possible(settings, hardware):
+        return Choice(1, "without MPS the instances would take turns; one with larger batches is faster")
+    fitting = (gpu.memory_mb - GPU_RESERVE_MB) // GPU_INSTANCE_MB
+    count = max(1, min(MOST_AUTOMATIC_GPU_INSTANCES, fitting))
+    return Choice(count, f"{GPU_INSTANCE_MB} MiB each of {gpu.memory_mb} MiB, at most {MOST_AUTOMATIC_GPU_INSTANCES}")
+
+
+def _cpu_instances(hardware: Hardware) -> Choice[int]:
+    fitting = hardware.memory_mb // CPU_INSTANCE_MB
+    count = max(1, min(hardware.cpu_cores // CORES_PER_CPU_INSTANCE, fitting))
+    cores, memory = hardware.cpu_cores, hardware.memory_mb
+    return Choice(
+        count, f"one for each {CORES_PER_CPU_INSTANCE} of {cores} cores, {CPU_INSTANCE_MB} of {memory} MiB each"
+    )
+
+
+def _mps_possible(settings: Settings, hardware: Hardware) -> bool:
+    return settings.mps != "off" and hardware.mps_control
+
+
+def _mps(settings: Settings, hardware: Hardware, gpu: Gpu | None, instances: int) -> Choice[bool]:
+    if gpu is None:
+        return Choice(False, "there is no GPU to share")
+    if settings.mps == "off":
+        return Choice(False, "MPS=off")
+    if not hardware.mps_control and settings.mps == "on":
+        raise SettingError("MPS='on' is not allowed here: nvidia-cuda-mps-control is not on the PATH; use auto or off")
+    if not hardware.mps_control:
+        return Choice(False, "nvidia-cuda-mps-control is not on the PATH")
+    if settings.mps == "auto" and instances == 1:
+        return Choice(False, "one instance shares the GPU with nobody")
+    return Choice(True, "MPS=on" if settings.mps == "on" else f"{instances} instances share the GPU at the same time")
+
+
+def _thread_percentage(instances: int, *, shared: bool) -> Choice[int]:
+    if not shared:
+        return Choice(100, "the GPU is not divided")
+    return Choice(100 // instances, f"100 % over {instances} instances, one partition each")
+
+
+def _torch_threads(hardware: Hardware, gpu: Gpu | None, instances: int) -> Choice[int]:
+    if gpu is not None:
+        return Choice(1, "the GPU computes; one thread feeds it")
+    return Choice(max(1, hardware.cpu_cores // instances), f"{hardware.cpu_cores} cores over {instances} instance(s)")
+
+
+def _preferred_batch_sizes(settings: Settings) -> Choice[tuple[int, ...]]:
+    sizes = {size for size in PREFERRED_BATCH_SIZES if size <= settings.max_batch_size} | {settings.max_batch_size}
+    return Choice(tuple(sorted(sizes)), "a batch of one of these sizes leaves at once, others after the delay")
+
+
+def _batch_delay(settings: Settings) -> Choice[int]:
+    # An instance at work gathers a batch anyway, so the delay matters only while one is idle. Then it is pure latency:
+    # 10 ms is a tenth of what one 45 s clip takes on an H200, and longer than clients of one burst are apart.
+    delay = settings.batch_delay_ms
+    if delay == 0:
+        return Choice(0, "BATCH_DELAY_MS; an idle instance takes what is there")
+    why = "a request to an idle instance waits this long for company; busy instances gather batches without it"
+    return Choice(delay, f"BATCH_DELAY_MS; {why}")
+
+
+def _shm_region(settings: Settings, hardware: Hardware, instances: int) -> Choice[int]:
+    size = min(MOST_SHM_REGION_MB, max(1, int(hardware.shm_mb * SHM_SHARE) // instances))
+    largest_mb = settings.max_batch_size * settings.max_audio_s * SAMPLE_RATE_HZ * 4 // 2**20 + 1
+    reason = f"{instances} region(s) in {hardware.shm_mb} MiB of /dev/shm"
+    if largest_mb * instances > hardware.shm_mb:
+        reason += f"; {settings.max_batch_size} clips of MAX_AUDIO_S={settings.max_audio_s} need {largest_mb} MiB: "
+        reason += "give the container more --shm-size"
+    return Choice(size, reason)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value) or "-"
+
+
+def _untuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,60 @@
+"""The run folder: where everything a running service writes lies, and the lock that keeps a second service out."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+from pathlib import Path
+from typing import IO
+
+
+class RunFolderInUseError(RuntimeError):
+    """Another service runs from this folder."""
+
+
+class RunFolder:
+    """Names of the files and folders under `root`; nothing is made until a name's owner writes there."""
+
+    def __init__(self, root: Path, shared_memory: Path = Path("/dev/shm")) -> None:  # noqa: S108  POSIX shared memory
+        self.root = root
+        self.model_repository = root / "model_repo"
+        self.plan = root / "plan.json"
+        self.load_lock = root / "load.lock"
+        self.ready = root / "ready"
+        self.triton = root / "tritonserver"
+        self.mps = root / "mps"
+        self.gateway_metrics = root / "metrics"
+        self._shared_memory = shared_memory
+
+    @property
+    def shm_prefix(self) -> str:
+        """Start of the name of every shared-memory region of this service: unlike any other service's on this machine.
+
+        The mount namespace tells containers apart that share /dev/shm and run from the same path.
+        """
+        identity = f"{Path('/proc/self/ns/mnt').readlink()}:{self.root}"
+        return f"parakeet_{hashlib.sha256(identity.encode()).hexdigest()[:12]}_"
+
+    def acquire(self) -> IO[str]:
+        """Make the folder and lock it for as long as the returned file stays open. Raises `RunFolderInUseError`."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        lock = (self.root / "service.lock").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise RunFolderInUseError(
+                f"another service runs from {self.root}: stop it, or set RUN_DIR to another folder"
+            ) from None
+        return lock
+
+    def empty_gateway_metrics(self) -> None:
+        """Drop the counters of earlier gateway workers."""
+        shutil.rmtree(self.gateway_metrics, ignore_errors=True)
+        self.gateway_metrics.mkdir(parents=True)
+
+    def remove_shared_memory(self) -> None:
+        """Unlink this service's shared-memory regions; Triton's Python backend leaves them when it is killed."""
+        for region in self._shared_memory.glob(f"{self.shm_prefix}*"):
+            region.unlink(missing_ok=True)
