@@ -30,7 +30,10 @@ class Settings:
     host: str = _setting("0.0.0.0", "Address the gateway listens on.")  # noqa: S104  a container serves outside
     port: int = _setting(8002, "Port of the HTTP API.", minimum=1, maximum=65535)
     gateway_workers: int = _setting(4, "Gateway processes.", minimum=1, maximum=64)
-    triton_url: str = _setting("127.0.0.1:8001", "Triton's gRPC address. The local Triton listens on its port.")
+    triton_url: str = _setting(
+        "127.0.0.1:8001", "Triton's gRPC address. On this machine, a Triton is started on its port.", address=True
+    )
+    triton_host: str = _setting("127.0.0.1", "Address the local Triton listens on.")
     triton_http_port: int = _setting(8000, "HTTP port of the local Triton.", minimum=1, maximum=65535)
     triton_metrics_port: int = _setting(8003, "Metrics port of the local Triton.", minimum=1, maximum=65535)
     model: str = _setting("models/demo.nemo", "A `.nemo` file, or a Hugging Face name to download.")
@@ -39,13 +42,15 @@ class Settings:
     mps: str = _setting("auto", "CUDA MPS: `auto` uses it when there is an NVIDIA GPU.", choices=("auto", "on", "off"))
     mps_instance_count: int = _setting(AUTO, "Recognisers on each GPU, or `auto`.", minimum=1, maximum=48, auto=True)
     max_batch_size: int = _setting(16, "Most utterances in one batch.", minimum=1, maximum=64)
-    batch_delay_ms: int = _setting(10, "How long a request may wait for company.", minimum=0, maximum=1000)
+    batch_delay_ms: int = _setting(10, "How long a request may wait for company at an idle recogniser.", minimum=0, maximum=1000)
     max_queue_size: int = _setting(256, "Requests that may wait in Triton; more are refused.", minimum=1, maximum=65536)
     max_audio_s: int = _setting(300, "Longest audio accepted, in seconds.", minimum=1, maximum=86400)
     max_upload_mb: int = _setting(100, "Largest upload accepted, in MiB.", minimum=1, maximum=4096)
     request_timeout_s: int = _setting(60, "Time a transcription may take.", minimum=1, maximum=3600)
     startup_timeout_s: int = _setting(300, "Time the service may take to become ready.", minimum=10, maximum=7200)
+    stop_timeout_s: int = _setting(20, "Time requests in flight may take when the service stops.", minimum=0, maximum=3600)
     run_dir: str = _setting("run", "Folder for the rendered model repository, locks and logs.")
+    wedge_sentinel: str = _setting("/tmp/parakeet_wedged", "File that a wedged recogniser leaves.")  # noqa: S108
     log_level: str = _setting("info", "Log level.", choices=("debug", "info", "warning", "error"))
 
     @classmethod
@@ -68,10 +73,18 @@ class Settings:
         """Port part of `triton_url`."""
         return int(self.triton_url.rpartition(":")[2])
 
+    @property
+    def triton_is_local(self) -> bool:
+        """Whether `triton_url` names this machine, so that a Triton is started here."""
+        host = self.triton_url.rpartition(":")[0].strip("[]")
+        return host in ("localhost", "::1", self.triton_host) or host.startswith("127.")
+
 
 def describe() -> list[tuple[str, str, str]]:
     """Return (variable, default, help) of every setting, in table order."""
-    return [(row.name.upper(), _default_text(row.default, row.metadata), row.metadata["help"]) for row in fields(Settings)]
+    return [
+        (row.name.upper(), _default_text(row.default, row.metadata), row.metadata["help"]) for row in fields(Settings)
+    ]
 
 
 def _default_text(default: Any, limits: Mapping[str, Any]) -> str:
@@ -83,10 +96,17 @@ def _default_text(default: Any, limits: Mapping[str, Any]) -> str:
 def _parse(name: str, raw: str, default: Any, limits: Mapping[str, Any]) -> Any:
     if isinstance(default, int):
         return _parse_int(name, raw.strip(), limits)
+    if limits.get("address") and not _is_address(raw.strip()):
+        raise SettingError(f"{name}={raw!r} is not allowed: use host:port, such as {default}")
     choices = limits.get("choices")
     if choices and raw.strip().lower() not in choices:
         raise SettingError(f"{name}={raw!r} is not allowed: use one of {', '.join(choices)}")
     return raw.strip().lower() if choices else raw.strip()
+
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(host) and "/" not in text and port.isascii() and port.isdigit() and 0 < int(port) < 65536
 
 
 def _parse_int(name: str, raw: str, limits: Mapping[str, Any]) -> int:

@@ -1,0 +1,1 @@
+"""The HTTP API: everything between a request and the recogniser's answer. Needs no GPU and knows no acoustic model."""

@@ -1,0 +1,62 @@
+"""Every failure leaves in the OpenAI error shape: one handler for known errors, and small ones for the framework's."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from parakeet_mps.errors import RequestError, ServiceError, UnavailableError
+
+_log = logging.getLogger(__name__)
+
+
+def install(app: FastAPI) -> None:
+    """Let `app` answer with OpenAI-shaped errors."""
+    app.add_exception_handler(ServiceError, _on_service_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_exception)
+
+
+def response(error: ServiceError, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Return the response for a known error."""
+    answer = JSONResponse(error.body(), error.status, headers)
+    if isinstance(error, UnavailableError):
+        answer.headers["retry-after"] = str(error.retry_after_s)
+    return answer
+
+
+def unexpected(request_id: str) -> JSONResponse:
+    """Log the error being handled and return a response that tells the client nothing but the id of the log line."""
+    _log.exception("request %s failed", request_id)
+    return response(ServiceError(f"The server failed. Request id: {request_id}"))
+
+
+async def _on_service_error(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ServiceError)
+    return response(error)
+
+
+async def _on_validation_error(_: Request, error: Exception) -> JSONResponse:
+    """Name the first field at fault; never repeat what was sent."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    # ("body", "temperature"), or ("body", "timestamp_granularities[]", 0) for an element of a list
+    names = [part for part in first["loc"][1:] if isinstance(part, str)]
+    param = names[0] if names else None
+    return response(RequestError(f"{param}: {first['msg']}" if param else str(first["msg"]), param=param))
+
+
+async def _on_http_exception(_: Request, error: Exception) -> JSONResponse:
+    """Answer for what the framework refuses by itself: no such route or method, a body that is no form."""
+    assert isinstance(error, HTTPException)
+    if isinstance(error.__cause__, ServiceError):
+        return response(error.__cause__, error.headers)
+    body = (RequestError if error.status_code < 500 else ServiceError)(str(error.detail)).body()
+    body["error"]["code"] = HTTPStatus(error.status_code).name.lower()
+    return JSONResponse(body, error.status_code, error.headers)
