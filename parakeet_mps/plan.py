@@ -60,6 +60,7 @@ class Plan:
     batch_delay_ms: Choice[int]
     max_queue_size: Choice[int]
     queue_timeout_s: Choice[int]
+    max_audio_s: Choice[int]
     shm_region_mb: Choice[int]
 
     def lines(self) -> list[str]:
@@ -97,6 +98,7 @@ def make_plan(settings: Settings, hardware: Hardware) -> Plan:
         batch_delay_ms=_batch_delay(settings),
         max_queue_size=Choice(settings.max_queue_size, "MAX_QUEUE_SIZE; Triton refuses more at once"),
         queue_timeout_s=Choice(settings.request_timeout_s, "REQUEST_TIMEOUT_S; nobody waits for the answer after that"),
+        max_audio_s=Choice(settings.max_audio_s, "MAX_AUDIO_S; longer audio is refused"),
         shm_region_mb=_shm_region(settings, hardware, instances.value),
     )
 

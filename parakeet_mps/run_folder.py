@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import shutil
 from pathlib import Path
 from typing import IO
 
@@ -24,7 +23,6 @@ class RunFolder:
         self.ready = root / "ready"
         self.triton = root / "tritonserver"
         self.mps = root / "mps"
-        self.gateway_metrics = root / "metrics"
         self._shared_memory = shared_memory
 
     @property
@@ -48,11 +46,6 @@ class RunFolder:
                 f"another service runs from {self.root}: stop it, or set RUN_DIR to another folder"
             ) from None
         return lock
-
-    def empty_gateway_metrics(self) -> None:
-        """Drop the counters of earlier gateway workers."""
-        shutil.rmtree(self.gateway_metrics, ignore_errors=True)
-        self.gateway_metrics.mkdir(parents=True)
 
     def remove_shared_memory(self) -> None:
         """Unlink this service's shared-memory regions; Triton's Python backend leaves them when it is killed."""

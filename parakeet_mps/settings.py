@@ -42,13 +42,17 @@ class Settings:
     mps: str = _setting("auto", "CUDA MPS: `auto` uses it when there is an NVIDIA GPU.", choices=("auto", "on", "off"))
     mps_instance_count: int = _setting(AUTO, "Recognisers on each GPU, or `auto`.", minimum=1, maximum=48, auto=True)
     max_batch_size: int = _setting(16, "Most utterances in one batch.", minimum=1, maximum=64)
-    batch_delay_ms: int = _setting(10, "How long a request may wait for company at an idle recogniser.", minimum=0, maximum=1000)
+    batch_delay_ms: int = _setting(
+        10, "How long a request may wait for company at an idle recogniser.", minimum=0, maximum=1000
+    )
     max_queue_size: int = _setting(256, "Requests that may wait in Triton; more are refused.", minimum=1, maximum=65536)
     max_audio_s: int = _setting(300, "Longest audio accepted, in seconds.", minimum=1, maximum=86400)
     max_upload_mb: int = _setting(100, "Largest upload accepted, in MiB.", minimum=1, maximum=4096)
     request_timeout_s: int = _setting(60, "Time a transcription may take.", minimum=1, maximum=3600)
     startup_timeout_s: int = _setting(300, "Time the service may take to become ready.", minimum=10, maximum=7200)
-    stop_timeout_s: int = _setting(20, "Time requests in flight may take when the service stops.", minimum=0, maximum=3600)
+    stop_timeout_s: int = _setting(
+        20, "Time requests in flight may take when the service stops.", minimum=0, maximum=3600
+    )
     run_dir: str = _setting("run", "Folder for the rendered model repository, locks and logs.")
     wedge_sentinel: str = _setting("/tmp/parakeet_wedged", "File that a wedged recogniser leaves.")  # noqa: S108
     log_level: str = _setting("info", "Log level.", choices=("debug", "info", "warning", "error"))

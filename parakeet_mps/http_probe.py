@@ -1,0 +1,32 @@
+"""The HTTP status of a local service, asked without blocking the event loop and without a library."""
+
+from __future__ import annotations
+
+import asyncio
+
+PROBE_TIMEOUT_S = 10.0
+
+
+async def http_status(host: str, port: int, path: str, timeout_s: float = PROBE_TIMEOUT_S) -> int | None:
+    """Return the status that `GET http://host:port/path` is answered with; None when nothing answers in time."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await _ask(host, port, path)
+    except (OSError, TimeoutError, ValueError, IndexError):
+        return None
+
+
+async def _ask(host: str, port: int, path: str) -> int:
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
+        await writer.drain()
+        status_line = await reader.readline()
+        return int(status_line.split()[1])
+    finally:
+        writer.close()
+
+
+def loopback(listening: str) -> str:
+    """Return the address at which a service that listens on `listening` is reached from this machine."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(listening, listening)  # noqa: S104

@@ -1,0 +1,51 @@
+"""The ports that the service listens on, checked before anything starts."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import NamedTuple
+
+from parakeet_mps.settings import SettingError, Settings
+
+
+class Port(NamedTuple):
+    """One listening port and the environment variable that moves it."""
+
+    variable: str
+    host: str
+    number: int
+
+
+def listening_ports(settings: Settings) -> list[Port]:
+    """Return the gateway's port, and the local Triton's when one is started."""
+    ports = [Port("PORT", settings.host, settings.port)]
+    if settings.triton_is_local:
+        ports += [
+            Port("TRITON_URL", settings.triton_host, settings.triton_grpc_port),
+            Port("TRITON_HTTP_PORT", settings.triton_host, settings.triton_http_port),
+            Port("TRITON_METRICS_PORT", settings.triton_host, settings.triton_metrics_port),
+        ]
+    return ports
+
+
+def check_ports(ports: list[Port]) -> None:
+    """Raise `SettingError` for a port that is given twice, is in use, or cannot be listened on."""
+    taken: dict[int, str] = {}
+    for port in ports:
+        if port.number in taken:
+            raise SettingError(f"{taken[port.number]} and {port.variable} both name port {port.number}: change one")
+        taken[port.number] = port.variable
+        _check(port)
+
+
+def _check(port: Port) -> None:
+    family = socket.AF_INET6 if ":" in port.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((port.host, port.number))
+            probe.listen()
+        except OSError as error:
+            what = "is in use by another program" if error.errno == errno.EADDRINUSE else f"cannot be used: {error}"
+            raise SettingError(f"port {port.number} on {port.host} {what}; set {port.variable} to another") from None

@@ -1,0 +1,204 @@
+"""One supervised child process in a session of its own: its output is passed on, and it ends without leftovers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+TAIL_BYTES = 8192
+TAIL_LINES = 20
+POLL_S = 0.1
+"""Pause between two looks at a process that starts or ends."""
+
+ALIVE_POLL_S = 5.0
+UNRESPONSIVE_AFTER_S = 30.0
+"""A process that answered nothing for this long counts as failed; shorter silences are load."""
+
+Check = Callable[[], Awaitable[bool]]
+
+
+class ServiceFailure(RuntimeError):  # noqa: N818  a failure of a service, not of this program
+    """A service ended, never became ready or fell silent; the message says which one and how."""
+
+    def __init__(self, name: str, what: str, tail: str = "") -> None:
+        super().__init__(f"{name} {what}")
+        self.tail = tail
+
+
+async def yes() -> bool:
+    """The check of a process that is ready once it runs."""
+    return True
+
+
+@dataclass
+class ChildProcess:
+    """A command, the checks that tell whether it is ready and alive, and the time it gets to end by itself (s).
+
+    Standard output and error go to `output` as they come. The child gets SIGTERM if this process dies first.
+    """
+
+    name: str
+    command: Sequence[str]
+    environ: Mapping[str, str]
+    folder: Path
+    ready: Check = yes
+    alive: Check = yes
+    grace_s: float = 10.0
+    prepare: Callable[[], None] = lambda: None
+    output: BinaryIO = field(default_factory=lambda: sys.stdout.buffer)
+    alive_poll_s: float = ALIVE_POLL_S
+    unresponsive_after_s: float = UNRESPONSIVE_AFTER_S
+
+    _process: asyncio.subprocess.Process | None = field(default=None, init=False)
+    _pump: asyncio.Task[None] | None = field(default=None, init=False)
+    _tail: bytearray = field(default_factory=bytearray, init=False)
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs, also its process group and session."""
+        running = self._process is not None and self._process.returncode is None
+        return self._process.pid if running and self._process else None
+
+    async def start(self) -> None:
+        """Start the command. Raises `ServiceFailure` when there is no such program."""
+        self._tail.clear()
+        self.prepare()
+        command = ["setpriv", "--pdeathsig", "TERM", "--", *self.command]
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *command,
+                env=self.environ,
+                cwd=self.folder,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ServiceFailure(self.name, f"cannot be started: {error}") from error
+        self._pump = asyncio.create_task(self._pass_on(self._process))
+
+    async def wait_ready(self) -> None:
+        """Return once the ready check holds; that the process ended is for `wait_failed` to tell."""
+        while not await self.ready():
+            await asyncio.sleep(POLL_S)
+
+    async def wait_failed(self) -> ServiceFailure:
+        """Return why the process no longer serves: it ended, or it fell silent after it had answered."""
+        process, heard = self._running(), False
+        silent_since = time.monotonic()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), self.alive_poll_s)
+                await self._drain()
+                return self._ended(process)
+            if await self.alive():
+                heard, silent_since = True, time.monotonic()
+            elif heard and time.monotonic() - silent_since >= self.unresponsive_after_s:
+                return ServiceFailure(self.name, f"did not answer for {self.unresponsive_after_s:g} s", self.log_tail())
+
+    async def stop(self) -> None:
+        """End the process: SIGTERM, after `grace_s` SIGKILL, and SIGKILL for whatever it left in its group."""
+        process = self._process
+        if process is None:
+            return
+        if process.returncode is None:
+            _signal(os.kill, process.pid, signal.SIGTERM)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), self.grace_s)
+        _signal(os.killpg, process.pid, signal.SIGKILL)
+        await process.wait()
+        await _gone(process.pid)
+        await self._drain()
+        self._process = None
+
+    def log_tail(self) -> str:
+        """Return the last lines that the process wrote."""
+        return "\n".join(self._tail.decode(errors="replace").splitlines()[-TAIL_LINES:])
+
+    async def _pass_on(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        while chunk := await process.stdout.read(65536):
+            self._tail += chunk
+            del self._tail[:-TAIL_BYTES]
+            # A closed terminal or log pipe must not end the service.
+            with contextlib.suppress(OSError, ValueError):
+                self.output.write(chunk)
+                self.output.flush()
+
+    async def _drain(self) -> None:
+        # A descendant that left the group may hold the pipe open: what it still writes is not waited for.
+        if self._pump is not None:
+            await asyncio.wait([self._pump], timeout=1)
+            self._pump.cancel()
+
+    def _running(self) -> asyncio.subprocess.Process:
+        if self._process is None:
+            raise ServiceFailure(self.name, "is not started")
+        return self._process
+
+    def _ended(self, process: asyncio.subprocess.Process) -> ServiceFailure:
+        return ServiceFailure(self.name, _how_it_ended(process.returncode or 0), self.log_tail())
+
+
+async def run_to_end(name: str, command: Sequence[str], environ: Mapping[str, str], folder: Path) -> str:
+    """Run a command and return its standard output; its standard error passes. Ended when this call is cancelled.
+
+    Raises `ServiceFailure` unless it ends with status 0.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *command, env=environ, cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode != 0:
+        raise ServiceFailure(name, _how_it_ended(process.returncode or 0))
+    return output.decode(errors="replace")
+
+
+def _how_it_ended(code: int) -> str:
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+
+
+def _signal(send: Callable[[int, int], None], target: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        send(target, number)
+
+
+async def _gone(group: int, timeout_s: float = 5.0) -> None:
+    """Wait until no process of the group is left, so that its ports and memory are free."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(-group, os.WNOHANG)
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return
+        await asyncio.sleep(POLL_S / 2)
+
+
+def reap_orphans() -> None:
+    """Collect ended processes that this one adopted, as process 1 or as subreaper.
+
+    An adopted process belongs to a session that one of this process's children leads. The children themselves, and
+    commands that share this session, are collected by whoever started them and must keep their exit status.
+    """
+    session = os.getsid(0)
+    for listing in Path("/proc/self/task").glob("*/children"):
+        for pid in map(int, listing.read_text().split()):
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                if os.getsid(pid) not in (session, pid):
+                    os.waitpid(pid, os.WNOHANG)

@@ -1,0 +1,147 @@
+"""Where the `tritonserver` program is, and the command line and environment it is started with.
+
+NVIDIA's image has it in /opt/tritonserver. Elsewhere the one inside the `nvidia-pytriton` wheel serves: a real
+`tritonserver` with the Python backend and a stub for each Python version.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from parakeet_mps.contract import ASR_MODEL
+from parakeet_mps.plan import Plan
+from parakeet_mps.settings import Settings
+
+NVIDIA_HOME = Path("/opt/tritonserver")
+STUB = "triton_python_backend_stub"
+
+EXIT_TIMEOUT_S = 5
+"""Time Triton waits for requests in flight when it ends. The gateway ends first, so there should be none."""
+
+
+class TritonNotFoundError(RuntimeError):
+    """There is no `tritonserver` on this machine; the message says how to get one."""
+
+
+@dataclass(frozen=True)
+class TritonInstallation:
+    """A `tritonserver` program, its backends and the folders of its shared libraries."""
+
+    program: Path
+    backends: Path
+    libraries: tuple[Path, ...] = ()
+
+
+def find_installation(overlay: Path, nvidia_home: Path = NVIDIA_HOME) -> TritonInstallation:
+    """Return NVIDIA's installation, else the bundled one with its backend laid out in `overlay`.
+
+    Raises `TritonNotFoundError`.
+    """
+    program = nvidia_home / "bin" / "tritonserver"
+    if program.exists():
+        return TritonInstallation(program, nvidia_home / "backends")
+    return _bundled(overlay)
+
+
+def server_command(
+    installation: TritonInstallation, settings: Settings, plan: Plan, repository: Path, shm_prefix: str
+) -> list[str]:
+    """Return the command line of `tritonserver` for the rendered `repository`."""
+    return [
+        str(installation.program),
+        f"--model-repository={repository}",
+        f"--backend-directory={installation.backends}",
+        f"--backend-config=python,shm-default-byte-size={plan.shm_region_mb.value * 2**20}",
+        f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
+        *_addresses(settings),
+        *_quiet(settings),
+        *_gpu_flags(plan),
+        "--disable-auto-complete-config",
+        "--strict-readiness=true",
+        f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
+    ]
+
+
+def server_environ(
+    installation: TritonInstallation, plan: Plan, environ: Mapping[str, str], mps_environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the environment of `tritonserver`, which its stubs inherit.
+
+    The stub takes its modules from the first `python3` on the PATH: this interpreter's, virtual environment included.
+    """
+    libraries = [*map(str, installation.libraries), environ.get("LD_LIBRARY_PATH", "")]
+    return {
+        **environ,
+        "PATH": f"{Path(sys.executable).parent}:{environ.get('PATH', os.defpath)}",
+        "LD_LIBRARY_PATH": ":".join(filter(None, libraries)),
+        "CUDA_VISIBLE_DEVICES": plan.gpu.value,
+        **mps_environ,
+    }
+
+
+def ready_paths() -> tuple[str, ...]:
+    """HTTP paths that all answer 200 once the server and the recogniser are ready."""
+    return ("/v2/health/ready", f"/v2/models/{ASR_MODEL}/ready")
+
+
+def _addresses(settings: Settings) -> list[str]:
+    return [
+        f"--grpc-address={settings.triton_host}",
+        f"--grpc-port={settings.triton_grpc_port}",
+        f"--http-address={settings.triton_host}",
+        f"--http-port={settings.triton_http_port}",
+        f"--metrics-address={settings.triton_host}",
+        f"--metrics-port={settings.triton_metrics_port}",
+    ]
+
+
+def _quiet(settings: Settings) -> list[str]:
+    info = "true" if settings.log_level == "debug" else "false"
+    return [f"--log-info={info}", "--log-format=ISO8601"]
+
+
+def _gpu_flags(plan: Plan) -> list[str]:
+    if plan.device.value == "cpu":
+        return ["--allow-gpu-metrics=false"]
+    # The server is a CUDA client of its own: it must hold as little of the GPU as it can, above all under MPS.
+    return ["--enable-peer-access=false", "--pinned-memory-pool-byte-size=0", "--cuda-memory-pool-byte-size=0:0"]
+
+
+def _bundled(overlay: Path) -> TritonInstallation:
+    spec = importlib.util.find_spec("pytriton")
+    if spec is None or not spec.submodule_search_locations:
+        raise TritonNotFoundError(
+            f"no tritonserver: neither {NVIDIA_HOME} (NVIDIA's image) nor the package nvidia-pytriton is there"
+        )
+    package = Path(spec.submodule_search_locations[0])
+    home = package / "tritonserver"
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    stub = home / "python_backend_stubs" / python / STUB
+    if not stub.exists():
+        raise TritonNotFoundError(f"nvidia-pytriton has no stub for Python {python}: use Python 3.11 or 3.12")
+    _lay_out(home / "backends" / "python", stub, overlay / "backends" / "python")
+    libraries = (package.parent / "nvidia_pytriton.libs", *_python_library_folder(python))
+    return TritonInstallation(home / "bin" / "tritonserver", overlay / "backends", libraries)
+
+
+def _python_library_folder(python: str) -> list[Path]:
+    """Folder of the `libpython` that this interpreter brings; where it brings none, the system's must be installed."""
+    folder = Path(sysconfig.get_config_var("LIBDIR"))
+    return [folder] if (folder / f"libpython{python}.so.1.0").exists() else []
+
+
+def _lay_out(backend: Path, stub: Path, target: Path) -> None:
+    """Link the backend's files and copy the stub beside them: installed packages stay as they are."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for file in backend.iterdir():
+        if file.is_file():
+            (target / file.name).symlink_to(file)
+    shutil.copy2(stub, target / STUB)
