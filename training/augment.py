@@ -1,0 +1,97 @@
+"""Distortions of a padded batch of waveforms, all on the batch's device.
+
+Every function takes and returns float32 [utterances, samples]. Probabilities are per utterance. What a function must not
+touch (padding, digital silence) is the caller's mask.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+SAMPLE_RATE_HZ = 16_000
+
+
+def _chance(batch: torch.Tensor, probability: float) -> torch.Tensor:
+    return torch.rand(batch.shape[0], 1, device=batch.device) < probability
+
+
+def _uniform(batch: torch.Tensor, low: float, high: float) -> torch.Tensor:
+    return low + (high - low) * torch.rand(batch.shape[0], 1, device=batch.device)
+
+
+def change_pace(batch: torch.Tensor, factor: float) -> torch.Tensor:
+    """Play the batch `factor` times faster, pitch and all."""
+    samples = int(batch.shape[1] / factor)
+    return torch.nn.functional.interpolate(batch[:, None], size=samples, mode="linear")[:, 0]
+
+
+def colour(batch: torch.Tensor) -> torch.Tensor:
+    """Filter by a random room, a random smooth equaliser and, for a quarter, a telephone's 8 kHz band."""
+    samples = batch.shape[1]
+    size = samples + SAMPLE_RATE_HZ // 2
+    spectrum = torch.fft.rfft(batch, size)
+    spectrum = spectrum * _equaliser(batch, spectrum.shape[1]) * _telephone(batch, spectrum.shape[1])
+    spectrum = torch.where(_chance(batch, 0.25), spectrum * torch.fft.rfft(_room(batch), size), spectrum)
+    return torch.fft.irfft(spectrum, size)[:, :samples]
+
+
+def _equaliser(batch: torch.Tensor, bins: int) -> torch.Tensor:
+    gains_db = torch.randn(batch.shape[0], 1, 8, device=batch.device) * 4.0 * _chance(batch, 0.6)[:, None]
+    curve = torch.nn.functional.interpolate(gains_db, size=bins, mode="linear", align_corners=True)[:, 0]
+    return 10 ** (curve / 20)
+
+
+def _telephone(batch: torch.Tensor, bins: int) -> torch.Tensor:
+    frequency = torch.linspace(0, SAMPLE_RATE_HZ / 2, bins, device=batch.device)[None]
+    passed = torch.sigmoid((_uniform(batch, 3300, 4000) - frequency) / 40) * torch.sigmoid(
+        (frequency - _uniform(batch, 50, 250)) / 20
+    )
+    return torch.where(_chance(batch, 0.25), passed, torch.ones_like(passed))
+
+
+def _room(batch: torch.Tensor) -> torch.Tensor:
+    """Return exponentially decaying noise after a direct path: a simple room response of 0.1 to 0.45 s."""
+    time = torch.arange(SAMPLE_RATE_HZ // 2, device=batch.device)[None] / SAMPLE_RATE_HZ
+    tail = torch.randn(batch.shape[0], time.shape[1], device=batch.device) * torch.exp(
+        -6.9 * time / _uniform(batch, 0.1, 0.45)
+    )
+    tail = tail * _uniform(batch, 0.02, 0.12)
+    tail[:, 0] = 1.0
+    return tail
+
+
+def noise(batch: torch.Tensor) -> torch.Tensor:
+    """Return unit-power noise of the batch's shape: white to brown, some of it humming or crackling."""
+    samples = batch.shape[1]
+    spectrum = torch.fft.rfft(torch.randn_like(batch))
+    frequency = torch.linspace(0, 1, spectrum.shape[1], device=batch.device)[None] + 1e-3
+    coloured = torch.fft.irfft(spectrum * frequency ** -_uniform(batch, 0.0, 1.2), samples)
+    time = torch.arange(samples, device=batch.device)[None] / SAMPLE_RATE_HZ
+    hum = torch.sin(2 * math.pi * _uniform(batch, 45, 400) * time)
+    crackle = torch.randn_like(batch) * (torch.rand_like(batch) < 5e-4)
+    mixed = _normalised(coloured) + _chance(batch, 0.15) * _normalised(hum) + _chance(batch, 0.1) * _normalised(crackle)
+    swell = 1 + 0.8 * _chance(batch, 0.3) * torch.sin(
+        2 * math.pi * _uniform(batch, 0.1, 3.0) * time + _uniform(batch, 0, 6.3)
+    )
+    return _normalised(mixed * swell)
+
+
+def _normalised(batch: torch.Tensor) -> torch.Tensor:
+    return batch / batch.pow(2).mean(1, keepdim=True).sqrt().clamp_min(1e-6)
+
+
+def add_noise(batch: torch.Tensor) -> torch.Tensor:
+    """Add noise at 3 to 45 dB below the speech, for two thirds of the batch."""
+    loudness = batch.pow(2).mean(1, keepdim=True).sqrt()
+    scale = loudness * 10 ** (-_uniform(batch, 3, 45) / 20) * _chance(batch, 0.66)
+    return batch + noise(batch) * scale
+
+
+def set_gain(batch: torch.Tensor) -> torch.Tensor:
+    """Scale each peak to between -40 and 0 dB of full scale; a tenth is overdriven and clips."""
+    peak = batch.abs().amax(1, keepdim=True).clamp_min(1e-5)
+    gain_db = torch.where(_chance(batch, 0.1), _uniform(batch, 0, 8), _uniform(batch, -40, 0))
+    scaled = (batch / peak * 10 ** (gain_db / 20)).clamp(-1, 1)
+    return torch.where(_chance(batch, 0.5), (scaled * 32768).round() / 32768, scaled)

@@ -1,0 +1,61 @@
+"""Speaks a corpus into shards: `python corpus.py OUT --shards 400 --jobs 14`.
+
+One shard is an .npz of about 1,000 utterances: `audio` int16 [samples], `ends` int64 [utterances] (offsets into `audio`)
+and `texts`. Shards are moved into place whole, so a trainer may read the folder while it fills.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from sentences import consultation, draw, random_words
+from voices import FLITE, espeak_voice, speak
+
+UTTERANCES_PER_SHARD = 1000
+FLITE_SHARE = 0.13
+
+
+def utterance(rng: random.Random) -> tuple[str, np.ndarray]:
+    """Return one training utterance: its text and its int16 samples."""
+    text = draw(rng, rng.choice((consultation, random_words)), test=False)
+    voice = rng.choice(FLITE) if rng.random() < FLITE_SHARE else espeak_voice(rng)
+    return text, speak(text, voice, rng)
+
+
+def write_shard(path: Path, utterances: list[tuple[str, np.ndarray]]) -> None:
+    """Write the utterances to `path`, whole or not at all."""
+    audio = np.concatenate([samples for _, samples in utterances])
+    ends = np.cumsum([len(samples) for _, samples in utterances])
+    partial = path.with_suffix(".partial.npz")
+    np.savez(partial, audio=audio, ends=ends, texts=np.array([text for text, _ in utterances]))
+    os.replace(partial, path)
+
+
+def speak_shard(path: Path, seed: int) -> None:
+    """Speak one shard of the training corpus."""
+    rng = random.Random(seed)
+    write_shard(path, [utterance(rng) for _ in range(UTTERANCES_PER_SHARD)])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--shards", type=int, default=400)
+    parser.add_argument("--first", type=int, default=0, help="number of the first shard, which is also its seed")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        numbers = range(arguments.first, arguments.first + arguments.shards)
+        paths = [arguments.out / f"shard-{number:05d}.npz" for number in numbers]
+        list(pool.map(speak_shard, paths, numbers))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,253 @@
+"""Trains the demo recogniser: `python train.py --corpus DIR --state DIR --minutes 20 --run-minutes 9`.
+
+The learning rate follows the share of `--minutes` used so far over all runs, so a run may stop anywhere and the next one,
+given the same `--state`, goes on. Each run ends by measuring the test sets and writing `demo.nemo` beside the state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+if not hasattr(
+    np, "row_stack"
+):  # numba's CUDA target, which NeMo's loss compiles with, still calls this alias of NumPy 1
+    np.row_stack = np.vstack
+
+from nemo.collections.asr.metrics.wer import word_error_rate
+from nemo.collections.asr.models import EncDecRNNTBPEModel
+
+from batches import Batch, Corpus
+from model import D_MODEL, DURATIONS, SIGMA, VOCABULARY, build, train_tokenizer
+from sentences import consultation, draw, everything_said, random_words
+from tdt_loss import tdt_loss
+from testsets import Clip, speak_tests
+
+PEAK_RATE, WARM_UP_STEPS, FINAL_SHARE = 1.8e-3, 600, 0.005
+CTC_WEIGHT = 0.3
+EMA_DECAY = 0.999
+SHARDS_TO_START = 12
+REFRESH_STEPS = 150
+MAX_CELLS = 6_000_000
+"""Most cells (frames x tokens, summed over the batch) of the transducer's lattice: bounds memory."""
+
+
+class Trainer:
+    """The model, its auxiliary CTC head, its optimiser and the moving average of its weights."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.arguments = arguments
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model = build(_tokenizer(arguments.state)).to(self.device)
+        self.ctc_head = torch.nn.Linear(D_MODEL, VOCABULARY + 1).to(self.device)
+        self.parameters = [*self.model.parameters(), *self.ctc_head.parameters()]
+        self.optimiser = torch.optim.AdamW(
+            self.parameters, lr=PEAK_RATE, betas=(0.9, 0.98), weight_decay=1e-2, fused=self.device.type == "cuda"
+        )
+        self.average = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+        self.elapsed, self.steps = 0.0, 0
+        self._resume()
+
+    def fit(self, corpus: Corpus) -> None:
+        """Train until this run's or all runs' minutes are used up."""
+        rng = random.Random(self.steps)
+        started, before = time.monotonic(), self.elapsed
+        losses: list[torch.Tensor] = []
+        while self.elapsed < min(before + self.arguments.run_minutes * 60, self.arguments.minutes * 60):
+            if self.steps % REFRESH_STEPS == 0 or not corpus.pieces:
+                held = corpus.refresh()
+            losses.append(self._step(corpus.draw(rng, self.arguments.seconds)))
+            self.elapsed = before + time.monotonic() - started
+            if self.steps % 50 == 0:
+                mean = torch.stack(losses).mean().item()
+                print(
+                    f"{self.steps} {self.elapsed:.0f}s loss {mean:.3f} rate {self._rate():.2e} held {held}", flush=True
+                )
+                losses.clear()
+
+    def _rate(self) -> float:
+        used = min(1.0, self.elapsed / (self.arguments.minutes * 60))
+        cosine = FINAL_SHARE + (1 - FINAL_SHARE) * 0.5 * (1 + math.cos(math.pi * used))
+        return PEAK_RATE * min(1.0, (self.steps + 1) / WARM_UP_STEPS) * cosine
+
+    def _step(self, batch: Batch) -> torch.Tensor:
+        self.model.train()
+        loss = self._loss(batch)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        for group in self.optimiser.param_groups:
+            group["lr"] = self._rate()
+        self.optimiser.step()
+        self.steps += 1
+        self._move_average()
+        return loss.detach()
+
+    def _loss(self, batch: Batch) -> torch.Tensor:
+        tokens = [torch.tensor(self.model.tokenizer.text_to_ids(text), dtype=torch.long) for text in batch.texts]
+        counts = torch.tensor([len(row) for row in tokens])
+        targets = torch.nn.utils.rnn.pad_sequence(tokens, batch_first=True)
+        if targets.shape[1] == 0:
+            targets = torch.zeros(len(tokens), 1, dtype=torch.long)
+        targets, counts = targets.to(self.device), counts.to(self.device)
+        with torch.no_grad():
+            features, frames = self.model.preprocessor(input_signal=batch.audio, length=batch.lengths)
+            features = _mask_spectrum(features, frames)
+        with torch.autocast(self.device.type, torch.bfloat16):
+            encoded, frames = self.model.encoder(audio_signal=features, length=frames)
+            ctc = self.ctc_head(encoded.transpose(1, 2))
+            keep = max(1, MAX_CELLS // (encoded.shape[2] * (targets.shape[1] + 1)))
+            predicted, _, _ = self.model.decoder(targets=targets[:keep], target_length=counts[:keep])
+            joint = self.model.joint(encoder_outputs=encoded[:keep], decoder_outputs=predicted)
+        tdt = self._tdt(joint.float(), targets[:keep], frames[:keep], counts[:keep])
+        return tdt + CTC_WEIGHT * self._ctc(ctc, frames, targets, counts)
+
+    def _tdt(
+        self, joint: torch.Tensor, targets: torch.Tensor, frames: torch.Tensor, counts: torch.Tensor
+    ) -> torch.Tensor:
+        if joint.is_cuda:  # NeMo's kernels, with the paper's mixture of the plain transducer loss (omega)
+            return self.model.loss(log_probs=joint, targets=targets, input_lengths=frames, target_lengths=counts)
+        return tdt_loss(joint, targets, frames, counts, DURATIONS, SIGMA)
+
+    def _ctc(
+        self, ctc: torch.Tensor, frames: torch.Tensor, targets: torch.Tensor, counts: torch.Tensor
+    ) -> torch.Tensor:
+        log_probs = ctc.float().log_softmax(-1).transpose(0, 1)
+        losses = torch.nn.functional.ctc_loss(
+            log_probs, targets, frames, counts, blank=VOCABULARY, reduction="none", zero_infinity=True
+        )
+        return losses.mean()
+
+    @torch.no_grad()
+    def _move_average(self) -> None:
+        decay = min(EMA_DECAY, (1 + self.steps) / (10 + self.steps))
+        kept, new = [], []
+        for name, value in self.model.state_dict().items():
+            if value.is_floating_point():
+                kept.append(self.average[name])
+                new.append(value.detach())
+            else:
+                self.average[name].copy_(value)
+        torch._foreach_lerp_(kept, new, 1 - decay)
+
+    def save(self) -> None:
+        """Write the state in files under 16 MB, and the averaged model as `demo.nemo`."""
+        state = self.arguments.state
+        half = {name: value.half() for name, value in self.model.state_dict().items() if value.is_floating_point()}
+        torch.save({"model": half, "ctc": self.ctc_head.state_dict()}, state / "weights.pt")
+        torch.save({name: value.half() for name, value in self.average.items()}, state / "average.pt")
+        squares = [self.optimiser.state[p]["exp_avg_sq"].bfloat16() for p in self.parameters]
+        progress = {"elapsed": self.elapsed, "steps": self.steps}
+        torch.save({"squares": squares, **progress}, state / "optimiser.pt")
+        self.use_average()
+        self.model.half().save_to(str(state / "demo.nemo"))
+        self.model.float()
+
+    def use_average(self) -> None:
+        """Put the averaged weights into the model: what is measured and shipped."""
+        self.model.load_state_dict(self.average)
+
+    def _resume(self) -> None:
+        state = self.arguments.state
+        if not (state / "optimiser.pt").exists():
+            return
+        weights = torch.load(state / "weights.pt", map_location=self.device)
+        self.model.load_state_dict({**self.model.state_dict(), **weights["model"]})
+        self.ctc_head.load_state_dict(weights["ctc"])
+        for name, value in torch.load(state / "average.pt", map_location=self.device).items():
+            self.average[name].copy_(value)
+        saved = torch.load(state / "optimiser.pt", map_location=self.device)
+        self.elapsed, self.steps = saved["elapsed"], saved["steps"]
+        for parameter, square in zip(self.parameters, saved["squares"], strict=True):
+            # The first moment starts again from zero: it is rebuilt within twenty steps.
+            self.optimiser.state[parameter] = {
+                "step": torch.tensor(float(self.steps), device=self.device if self.device.type == "cuda" else None),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": square.float(),
+            }
+
+
+def _tokenizer(state: Path) -> Path:
+    folder = state / "tokenizer"
+    if not folder.exists():
+        rng = random.Random(0)
+        lines = [draw(rng, source, test=False) for source in (consultation, random_words) for _ in range(20_000)]
+        train_tokenizer(folder, [*lines, everything_said()])
+    return folder
+
+
+def _mask_spectrum(features: torch.Tensor, frames: torch.Tensor) -> torch.Tensor:
+    """Hide two bands of up to 12 mels and two spans of up to 5 % of each utterance (SpecAugment, arXiv:1904.08779)."""
+    utterances, mels, length = features.shape
+    bins = torch.arange(mels, device=features.device)[None, :]
+    times = torch.arange(length, device=features.device)[None, :]
+    for _ in range(2):
+        features = features.masked_fill(_span(bins, torch.full_like(frames, mels), 12 / mels)[:, :, None], 0.0)
+        features = features.masked_fill(_span(times, frames, 0.05)[:, None, :], 0.0)
+    return features
+
+
+def _span(positions: torch.Tensor, lengths: torch.Tensor, share: float) -> torch.Tensor:
+    size = torch.rand(len(lengths), 1, device=lengths.device) * share * lengths[:, None]
+    start = torch.rand_like(size) * (lengths[:, None] - size)
+    return (positions >= start) & (positions < start + size)
+
+
+@torch.inference_mode()
+def transcribe(model: EncDecRNNTBPEModel, clips: list[Clip], device: torch.device) -> list[str]:
+    """Return the text of each clip, in batches of 32."""
+    texts: list[str] = []
+    for start in range(0, len(clips), 32):
+        waves = [torch.from_numpy(np.ascontiguousarray(clip.audio)) for clip in clips[start : start + 32]]
+        lengths = torch.tensor([len(wave) for wave in waves], device=device)
+        audio = torch.nn.utils.rnn.pad_sequence(waves, batch_first=True).to(device)
+        features, frames = model.preprocessor(input_signal=audio, length=lengths)
+        encoded, frames = model.encoder(audio_signal=features, length=frames)
+        hypotheses = model.decoding.rnnt_decoder_predictions_tensor(
+            encoder_output=encoded, encoded_lengths=frames, return_hypotheses=True
+        )
+        texts += [hypothesis.text for hypothesis in hypotheses]
+    return texts
+
+
+def report(model: EncDecRNNTBPEModel, device: torch.device) -> None:
+    """Print the word error rate of every test set."""
+    model.eval()
+    for name, clips in speak_tests().items():
+        texts = transcribe(model, clips, device)
+        if any(clip.text for clip in clips):
+            print(f"{name:45} WER {100 * word_error_rate(texts, [clip.text for clip in clips]):6.2f} %", flush=True)
+            wrong = [(clip.text, text) for clip, text in zip(clips, texts, strict=True) if clip.text != text]
+            for pair in wrong[:3]:
+                print("    said {!r}\n    got  {!r}".format(*pair))
+        else:
+            print(f"{name:45} {sum(len(text.split()) for text in texts)} words", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--corpus", type=Path, required=True)
+    parser.add_argument("--state", type=Path, required=True)
+    parser.add_argument("--minutes", type=float, default=20, help="training time over all runs")
+    parser.add_argument("--run-minutes", type=float, default=9, help="training time of this run")
+    parser.add_argument("--seconds", type=float, default=2000, help="audio in one batch")
+    arguments = parser.parse_args()
+    arguments.state.mkdir(parents=True, exist_ok=True)
+    trainer = Trainer(arguments)
+    corpus = Corpus(arguments.corpus, trainer.device)
+    while len(list(arguments.corpus.glob("shard-?????.npz"))) < SHARDS_TO_START:
+        time.sleep(0.5)
+    trainer.fit(corpus)
+    trainer.save()
+    report(trainer.model, trainer.device)
+
+
+if __name__ == "__main__":
+    torch.backends.cuda.matmul.allow_tf32 = True
+    main()
