@@ -40,7 +40,7 @@ class TritonTranscriber:
                 client_timeout=timeout_s,
             )
         except InferenceServerException as error:
-            known = _known_failure(error)
+            known = known_failure(error)
             if known is None:
                 raise
             raise known from error
@@ -89,7 +89,7 @@ def _audio_input(waveform: torch.Tensor) -> InferInput:
     return audio
 
 
-def _known_failure(error: InferenceServerException) -> ServiceError | None:
+def known_failure(error: InferenceServerException) -> ServiceError | None:
     """Return the public error for what Triton said, or None when nobody foresaw it."""
     message, status = error.message() or "", error.status()
     if BAD_UTTERANCE in message:

@@ -54,4 +54,6 @@ def _fit(words: list[Word]) -> list[list[Word]]:
 
 
 def _fits(words: list[Word]) -> bool:
-    return words[-1].end - words[0].start <= MAX_SEGMENT_S and len(lines(join(words))) <= MAX_LINES
+    wrapped = lines(join(words))
+    readable = len(wrapped) <= MAX_LINES and all(len(line) <= LINE_CHARACTERS for line in wrapped)
+    return readable and words[-1].end - words[0].start <= MAX_SEGMENT_S

@@ -1,0 +1,60 @@
+"""What Triton says becomes the right public error."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+import torch
+from tritonclient.utils import InferenceServerException
+
+from parakeet_mps.contract import BAD_UTTERANCE
+from parakeet_mps.errors import AudioError, DeadlineError, UnavailableError
+from parakeet_mps.gateway.triton import TritonTranscriber, known_failure
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def unused_url() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "kind"),
+    [
+        ("StatusCode.INTERNAL", f"in request: {BAD_UTTERANCE}too short\ntrace", AudioError),
+        ("StatusCode.DEADLINE_EXCEEDED", "Deadline Exceeded", DeadlineError),
+        ("StatusCode.UNAVAILABLE", "Request timeout expired", DeadlineError),
+        ("StatusCode.UNAVAILABLE", "Exceeds maximum queue size", UnavailableError),
+        ("StatusCode.UNAVAILABLE", "failed to connect to all addresses", UnavailableError),
+        ("StatusCode.INTERNAL", "Stub process 'parakeet_asr_0_1' is not healthy.", UnavailableError),
+        ("StatusCode.NOT_FOUND", "Request for unknown model: 'parakeet_asr' is not found", UnavailableError),
+    ],
+)
+def test_foreseen_failures_have_a_public_error(status: str, message: str, kind: type[Exception]) -> None:
+    assert type(known_failure(InferenceServerException(message, status))) is kind
+
+
+def test_a_bad_utterance_keeps_its_reason_and_nothing_else() -> None:
+    error = known_failure(InferenceServerException(f"x {BAD_UTTERANCE}too short\nTraceback", "StatusCode.INTERNAL"))
+    assert str(error) == "too short"
+
+
+def test_other_failures_have_none() -> None:
+    assert known_failure(InferenceServerException("CUDA error", "StatusCode.INTERNAL")) is None
+
+
+@pytest.mark.anyio
+async def test_without_a_server_nothing_hangs(unused_url: str) -> None:
+    transcriber = TritonTranscriber(unused_url, max_audio_s=10)
+    assert not await transcriber.live(timeout_s=1)
+    assert not await transcriber.ready(timeout_s=1)
+    with pytest.raises(UnavailableError):
+        await transcriber.transcribe(torch.zeros(16_000), timeout_s=5)
+    await transcriber.close()
