@@ -1,0 +1,1 @@
+"""The recogniser: waveforms in, recognitions out. Nothing here knows Triton or HTTP."""

@@ -1,0 +1,44 @@
+"""Which utterances are computed together, and how they are padded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from parakeet_mps.contract import SAMPLE_RATE_HZ
+
+MAX_PADDING = 0.3
+"""Largest part of a group's samples that may be padding. See `group_by_length`."""
+
+MAX_ATTENTION_S2 = 16 * 60.0**2
+"""Bound on utterances x longest duration squared (s2), to which the memory of attention is proportional."""
+
+
+def group_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the indices of `lengths` (samples) in groups, longest first, each worth computing as one padded batch.
+
+    A group is closed when one more member would make more than `MAX_PADDING` of it padding, or take more memory than
+    `MAX_ATTENTION_S2` stands for.
+    """
+    group: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if group and not _fits([lengths[i] for i in group], lengths[index]):
+            yield group
+            group = []
+        group.append(index)
+    if group:
+        yield group
+
+
+def _fits(group: list[int], length: int) -> bool:
+    size, longest = len(group) + 1, group[0]
+    padding = size * longest - sum(group) - length
+    return padding <= MAX_PADDING * size * longest and size * (longest / SAMPLE_RATE_HZ) ** 2 <= MAX_ATTENTION_S2
+
+
+def pad(utterances: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (signals [utterances, longest] float32, true lengths [utterances] int64) on `device`."""
+    lengths = torch.tensor([utterance.numel() for utterance in utterances], device=device)
+    signals = torch.nn.utils.rnn.pad_sequence(list(utterances), batch_first=True)
+    return signals.to(device), lengths

@@ -1,0 +1,69 @@
+"""A `.nemo` checkpoint -> a frozen TDT model, ready to recognise with token times and confidences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from nemo.collections.asr.models.asr_model import ASRModel
+from nemo.collections.asr.models.rnnt_models import EncDecRNNTModel
+from nemo.utils import logging as nemo_logging
+from omegaconf import DictConfig, OmegaConf
+
+from parakeet_mps.contract import SAMPLE_RATE_HZ
+
+
+class CheckpointError(ValueError):
+    """The checkpoint holds no recogniser that this engine can run; the message says what it holds."""
+
+
+def load_model(path: str | Path, device: torch.device) -> Any:
+    """Restore the NeMo model in the file `path` to `device`: frozen, bf16 weights on CUDA, fp32 elsewhere.
+
+    Features stay in fp32 everywhere. Raises `CheckpointError` for a model that is not a TDT transducer at 16 kHz.
+    """
+    nemo_logging.set_verbosity(nemo_logging.ERROR)
+    model = ASRModel.restore_from(str(path), map_location=device)
+    _check(model, path)
+    model.change_decoding_strategy(_decoding_config(model.cfg.decoding), verbose=False)
+    model.preprocessor.featurizer.dither = 0.0
+    model.preprocessor.featurizer.pad_to = 0
+    if device.type == "cuda":
+        for part in (model.encoder, model.decoder, model.joint):
+            part.to(torch.bfloat16)
+    model.eval()
+    model.freeze()
+    return model
+
+
+def _check(model: Any, path: str | Path) -> None:
+    name = f"{Path(path).name} holds a {type(model).__name__}"
+    if not isinstance(model, EncDecRNNTModel) or not model.cfg.decoding.get("durations"):
+        raise CheckpointError(f"{name}, which is no TDT recogniser")
+    if model.cfg.preprocessor.sample_rate != SAMPLE_RATE_HZ:
+        raise CheckpointError(f"{name} for {model.cfg.preprocessor.sample_rate} Hz; {SAMPLE_RATE_HZ} Hz is served")
+
+
+def _decoding_config(trained: DictConfig) -> DictConfig:
+    """Return the checkpoint's decoding settings with greedy batched search, token durations and confidences.
+
+    NeMo's own merging of words (`compute_timestamps`) stays off: `words` does it without its cost per token.
+    """
+    wanted = {
+        "strategy": "greedy_batch",
+        "preserve_alignments": False,
+        "compute_timestamps": False,
+        "tdt_include_token_duration": True,
+        "fused_batch_size": -1,
+        # Label-looping CUDA graphs are captured again whenever the shape changes, which is slower than no graph.
+        "greedy": {"use_cuda_graph_decoder": False},
+        # `exclude_blank=False` raises a TypeError on the TDT path of NeMo 3.0.
+        "confidence_cfg": {
+            "preserve_token_confidence": True,
+            "exclude_blank": True,
+            "method_cfg": {"name": "max_prob", "alpha": 1.0},
+        },
+    }
+    config = OmegaConf.create(OmegaConf.to_container(trained, resolve=True))
+    return DictConfig(OmegaConf.merge(config, wanted))

@@ -1,0 +1,81 @@
+"""The recogniser: one loaded model, driven directly, without NeMo's `transcribe()`, its data loaders and locks."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from parakeet_mps.contract import SAMPLE_RATE_HZ, Recognition
+from parakeet_mps.engine.batching import group_by_length, pad
+from parakeet_mps.engine.decoding import HypothesisReader
+from parakeet_mps.engine.loading import load_model
+from parakeet_mps.engine.utterance import UtteranceError, find_fault
+
+WARM_UP_S = (1.0, 15.0)
+"""Durations recognised before the first request, so that it pays for no lazy initialisation."""
+
+
+class Recognizer:
+    """A loaded recogniser. Not thread-safe: one call at a time."""
+
+    def __init__(self, model: Any, max_samples: int) -> None:
+        self._model = model
+        self._max_samples = max_samples
+        weights = next(model.encoder.parameters())
+        self._device, self._dtype = weights.device, weights.dtype
+        frame_s = model.cfg.preprocessor.window_stride * model.encoder.subsampling_factor
+        self._reader = HypothesisReader(model.decoding, frame_s)
+
+    @classmethod
+    def load(
+        cls, path: str | Path, device: str | None = None, *, threads: int | None = None, max_audio_s: float = 300
+    ) -> Recognizer:
+        """Load the `.nemo` file `path` to `device` (default: CUDA where there is one), warmed up and frozen.
+
+        `threads` bounds the CPU threads of this process. Raises `CheckpointError` for another kind of model.
+        """
+        if threads:
+            torch.set_num_threads(threads)
+        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        recognizer = cls(load_model(path, place), int(max_audio_s * SAMPLE_RATE_HZ))
+        recognizer._warm_up()
+        # What is loaded stays for the life of the process: the collector need not walk through it again.
+        gc.collect()
+        gc.freeze()
+        return recognizer
+
+    def recognize(self, utterances: Sequence[torch.Tensor]) -> list[Recognition | UtteranceError]:
+        """Return what is said in each utterance (float32 [samples] at 16 kHz), in the order given.
+
+        An utterance that cannot be recognised yields its `UtteranceError` and does not touch the others.
+        """
+        results: dict[int, Recognition | UtteranceError] = {}
+        for index, utterance in enumerate(utterances):
+            if fault := find_fault(utterance, self._max_samples):
+                results[index] = fault
+        good = [index for index in range(len(utterances)) if index not in results]
+        for group in group_by_length([utterances[index].numel() for index in good]):
+            members = [good[position] for position in group]
+            results.update(zip(members, self._recognize_group([utterances[i] for i in members]), strict=True))
+        return [results[index] for index in range(len(utterances))]
+
+    @torch.inference_mode()
+    def _recognize_group(self, utterances: list[torch.Tensor]) -> list[Recognition]:
+        signals, lengths = pad(utterances, self._device)
+        features, feature_lengths = self._model.preprocessor(input_signal=signals, length=lengths)
+        encoded, encoded_lengths = self._model.encoder(audio_signal=features.to(self._dtype), length=feature_lengths)
+        hypotheses = self._model.decoding.rnnt_decoder_predictions_tensor(
+            encoder_output=encoded, encoded_lengths=encoded_lengths, return_hypotheses=True
+        )
+        return [
+            self._reader.read(hypothesis, utterance.numel() / SAMPLE_RATE_HZ)
+            for hypothesis, utterance in zip(hypotheses, utterances, strict=True)
+        ]
+
+    def _warm_up(self) -> None:
+        longest = self._max_samples / SAMPLE_RATE_HZ
+        self.recognize([torch.zeros(int(min(seconds, longest) * SAMPLE_RATE_HZ)) for seconds in WARM_UP_S])

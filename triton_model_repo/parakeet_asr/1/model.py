@@ -1,0 +1,68 @@
+"""Triton's adapter of the recogniser: tensors in, one engine call, tensors out. What is done with them is `engine`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from typing import Any
+
+import torch
+import triton_python_backend_utils as pb_utils
+from torch.utils.dlpack import from_dlpack
+
+
+class TritonPythonModel:
+    """Reads `AUDIO`, writes `RECOGNITION`; see `parakeet_mps.contract`. Parameters: `parakeet_mps.model_config`."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Load the recogniser, when it is this instance's turn."""
+        parameters = json.loads(args["model_config"])["parameters"]
+        settings = {key: value["string_value"] for key, value in parameters.items()}
+        # Triton's stub ignores PYTHONPATH; CUDA MPS reads the percentage at the first CUDA call.
+        sys.path.insert(0, settings["package_path"])
+        os.environ["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = settings["active_thread_percentage"]
+
+        from parakeet_mps import contract
+        from parakeet_mps.engine.lock import loading_turn
+        from parakeet_mps.engine.recognizer import Recognizer
+        from parakeet_mps.engine.utterance import UtteranceError
+
+        self._contract, self._utterance_error = contract, UtteranceError
+        with loading_turn(settings["load_lock"]):
+            self._recognizer = Recognizer.load(
+                settings["model_path"],
+                settings["device"],
+                threads=int(settings["torch_threads"]),
+                max_audio_s=float(settings["max_audio_s"]),
+            )
+
+    def execute(self, requests: list[Any]) -> list[Any]:
+        """Return one response per request: the recognition, or an error that is this request's alone."""
+        return [self._respond(outcome) for outcome in self._recognize([self._utterance(item) for item in requests])]
+
+    def _utterance(self, request: Any) -> Any:
+        audio = pb_utils.get_input_tensor_by_name(request, self._contract.AUDIO_INPUT)
+        samples = from_dlpack(audio.to_dlpack())
+        return samples[0] if samples.ndim == 2 and len(samples) == 1 else samples
+
+    def _recognize(self, utterances: list[Any]) -> list[Any]:
+        try:
+            return self._recognizer.recognize(utterances)
+        except Exception as error:  # a batch must not fail because of one of its members
+            if len(utterances) == 1:
+                logging.getLogger(__name__).exception("recognition failed")
+                return [error]
+        return [outcome for utterance in utterances for outcome in self._recognize([utterance])]
+
+    def _respond(self, outcome: Any) -> Any:
+        if isinstance(outcome, self._contract.Recognition):
+            document = torch.frombuffer(bytearray(outcome.to_json()), dtype=torch.uint8)
+            return pb_utils.InferenceResponse(
+                [pb_utils.Tensor.from_dlpack(self._contract.RECOGNITION_OUTPUT, document)]
+            )
+        if isinstance(outcome, self._utterance_error):
+            message = f"{self._contract.BAD_UTTERANCE}{outcome}"
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(message, pb_utils.TritonError.INVALID_ARG))
+        return pb_utils.InferenceResponse(error=pb_utils.TritonError("recognition failed; see the server's log"))
