@@ -31,9 +31,16 @@ class MpsError(RuntimeError):
 class MpsDaemon:
     """The daemon of the GPU with UUID `gpu`, in `folder`; as a context manager it runs for the length of the block."""
 
-    def __init__(self, folder: Path, gpu: str, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        gpu: str,
+        environ: Mapping[str, str] = os.environ,
+        stop_timeout_s: float = STOP_TIMEOUT_S,
+    ) -> None:
         self._pipe, self._log = folder / "pipe", folder / "log"
         self._gpu = gpu
+        self._stop_timeout_s = stop_timeout_s
         self._environ = {**environ, **self.client_environ()}
 
     def client_environ(self) -> dict[str, str]:
@@ -78,10 +85,10 @@ class MpsDaemon:
             return
         with contextlib.suppress(MpsError):
             self.command("quit")
-        if not _wait_gone(pid, STOP_TIMEOUT_S):
+        if not _wait_gone(pid, self._stop_timeout_s):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            _wait_gone(pid, STOP_TIMEOUT_S)
+            _wait_gone(pid, self._stop_timeout_s)
 
     def log_tail(self) -> str:
         """Return the last lines of the daemon's log."""

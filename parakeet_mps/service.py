@@ -93,9 +93,11 @@ async def configure(run: RunFolder, environ: Mapping[str, str]) -> Plan:
     module = [sys.executable, "-m", "parakeet_mps.checkpoint"]
     checkpoint = (await run_to_end("checkpoint", module, environ, ROOT)).strip()
     LOG.info("the checkpoint is there after %.1f s", time.monotonic() - begin)
+    begin = time.monotonic()
     choices = await run_to_end("auto_config", [sys.executable, "auto_config.py", checkpoint], environ, ROOT)
     sys.stdout.write(choices)
     sys.stdout.flush()
+    LOG.info("the model repository is written after %.1f s", time.monotonic() - begin)
     return Plan.from_json(run.plan.read_text(encoding="utf-8"))
 
 
@@ -120,11 +122,10 @@ async def serve(settings: Settings, run: RunFolder, environ: Mapping[str, str]) 
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGCHLD, reap_orphans)
     adopt_orphans()
-    begin = time.monotonic()
 
-    def ready(_: float) -> None:
+    def ready(seconds: float) -> None:
         run.ready.write_text(f"{os.getpid()}\n")
-        LOG.info("ready after %.1f s: http://%s:%d", time.monotonic() - begin, loopback(settings.host), settings.port)
+        LOG.info("everything is ready after %.1f s: http://%s:%d", seconds, loopback(settings.host), settings.port)
 
     def unready() -> None:
         run.ready.unlink(missing_ok=True)

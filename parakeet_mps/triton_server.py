@@ -62,6 +62,8 @@ def server_command(
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
         *_addresses(settings),
         *_quiet(settings),
+        # A second copy of the audio in pinned memory gains nothing: the Python backend reads it from shared memory.
+        "--pinned-memory-pool-byte-size=0",
         *_gpu_flags(plan),
         "--disable-auto-complete-config",
         "--strict-readiness=true",
@@ -111,7 +113,7 @@ def _gpu_flags(plan: Plan) -> list[str]:
     if plan.device.value == "cpu":
         return ["--allow-gpu-metrics=false"]
     # The server is a CUDA client of its own: it must hold as little of the GPU as it can, above all under MPS.
-    return ["--enable-peer-access=false", "--pinned-memory-pool-byte-size=0", "--cuda-memory-pool-byte-size=0:0"]
+    return ["--enable-peer-access=false", "--cuda-memory-pool-byte-size=0:0"]
 
 
 def _bundled(overlay: Path) -> TritonInstallation:

@@ -1,0 +1,130 @@
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from parakeet_mps.mps import CONTROL, MOST_PIPE_PATH, MpsDaemon, MpsError
+
+FAKE_DAEMON = r"""#!/bin/bash
+# Behaves as nvidia-cuda-mps-control does: -d leaves a daemon with a pid file, commands come on standard input.
+pidfile="$CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid"
+if [ "${1:-}" = -d ]; then
+    [ -z "${FAKE_FAILS:-}" ] || { echo "An instance of this daemon is already running"; exit 1; }
+    [ -z "${FAKE_UNREACHABLE:-}" ] || exit 0
+    setsid bash -c '[ -z "${FAKE_STUBBORN:-}" ] || trap "" TERM; while :; do sleep 0.05; done' </dev/null &
+    echo $! >"$pidfile"
+    env | grep ^CUDA >"$CUDA_MPS_LOG_DIRECTORY/environ"
+    echo "control started" >"$CUDA_MPS_LOG_DIRECTORY/control.log"
+    exit 0
+fi
+read -r command
+[ -e "$pidfile" ] || { echo "Cannot find MPS control daemon process"; exit 1; }
+echo "$command" >>"$CUDA_MPS_LOG_DIRECTORY/commands"
+case "$command" in
+    get_server_list) echo 4711 ;;
+    quit) [ -n "${FAKE_STUBBORN:-}" ] || { kill "$(cat "$pidfile")"; rm "$pidfile"; } ;;
+    *) echo "Unrecognized command"; exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / CONTROL).write_text(FAKE_DAEMON)
+    (folder / CONTROL).chmod(0o755)
+    return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "mps"
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+def test_the_daemon_runs_for_the_length_of_the_block_and_is_told_to_quit(folder: Path, environ: dict[str, str]) -> None:
+    with MpsDaemon(folder, "GPU-1", environ) as daemon:
+        pid = daemon.pid
+        assert pid is not None
+        assert runs(pid)
+    assert daemon.pid is None
+    assert not runs(pid)
+    assert (folder / "log/commands").read_text().split() == ["get_server_list", "quit"]
+
+
+def test_it_stops_when_the_block_fails(folder: Path, environ: dict[str, str]) -> None:
+    daemon = MpsDaemon(folder, "GPU-1", environ)
+    with pytest.raises(ZeroDivisionError), daemon:
+        _ = 1 / 0
+    assert daemon.pid is None
+
+
+def test_daemon_and_clients_share_folders_and_name_the_gpu_by_uuid(folder: Path, environ: dict[str, str]) -> None:
+    with MpsDaemon(folder, "GPU-1", environ) as daemon:
+        seen = dict(line.split("=", 1) for line in (folder / "log/environ").read_text().splitlines())
+        assert seen == daemon.client_environ()
+    assert seen["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+    assert seen["CUDA_MPS_PIPE_DIRECTORY"] == str(folder / "pipe")
+
+
+def test_a_control_command_returns_its_answer(folder: Path, environ: dict[str, str]) -> None:
+    with MpsDaemon(folder, "GPU-1", environ) as daemon:
+        assert daemon.command("get_server_list") == "4711"
+        with pytest.raises(MpsError, match="Unrecognized command"):
+            daemon.command("dance")
+        assert daemon.log_tail() == "control started"
+
+
+def test_a_daemon_that_does_not_start_is_an_error_with_its_words(folder: Path, environ: dict[str, str]) -> None:
+    with pytest.raises(MpsError, match="already running"):
+        MpsDaemon(folder, "GPU-1", {**environ, "FAKE_FAILS": "1"}).start()
+
+
+def test_a_daemon_that_cannot_be_reached_is_an_error(folder: Path, environ: dict[str, str]) -> None:
+    with pytest.raises(MpsError, match="Cannot find MPS control daemon"):
+        MpsDaemon(folder, "GPU-1", {**environ, "FAKE_UNREACHABLE": "1"}).start()
+
+
+def test_a_daemon_left_over_from_a_killed_service_is_replaced(folder: Path, environ: dict[str, str]) -> None:
+    leftover = MpsDaemon(folder, "GPU-1", environ)
+    leftover.start()
+    old = leftover.pid
+    assert old is not None
+    with MpsDaemon(folder, "GPU-1", environ) as daemon:
+        assert daemon.pid != old
+        assert not runs(old)
+
+
+def test_a_daemon_that_ignores_quit_is_killed(folder: Path, environ: dict[str, str]) -> None:
+    daemon = MpsDaemon(folder, "GPU-1", {**environ, "FAKE_STUBBORN": "1"}, stop_timeout_s=0.2)
+    daemon.start()
+    pid = daemon.pid
+    assert pid is not None
+    daemon.stop()
+    assert not runs(pid)
+
+
+def test_a_dead_daemon_is_seen(folder: Path, environ: dict[str, str]) -> None:
+    with MpsDaemon(folder, "GPU-1", environ) as daemon:
+        assert daemon.pid is not None
+        os.kill(daemon.pid, signal.SIGKILL)
+        while daemon.pid is not None:
+            pass
+
+
+def test_a_run_folder_too_deep_for_unix_sockets_is_refused(tmp_path: Path, environ: dict[str, str]) -> None:
+    with pytest.raises(MpsError, match="RUN_DIR"):
+        MpsDaemon(tmp_path / ("x" * MOST_PIPE_PATH), "GPU-1", environ).start()
+
+
+def test_a_missing_control_program_is_an_error(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(MpsError, match="nvidia-cuda-mps-control"):
+        MpsDaemon(folder, "GPU-1", {"PATH": str(tmp_path)}).start()

@@ -1,0 +1,86 @@
+import dataclasses
+
+import pytest
+
+from parakeet_mps.hardware import Gpu, Hardware
+from parakeet_mps.plan import Plan, make_plan
+from parakeet_mps.settings import SettingError, Settings
+
+LAPTOP = Hardware(cpu_cores=2, memory_mb=8192, shm_mb=4096)
+
+
+def gpu_machine(memory_mb: int = 143771, gpus: int = 1, mps_control: bool = True, mode: str = "Default") -> Hardware:
+    cards = tuple(Gpu(i, f"GPU-{i}", "NVIDIA H200", memory_mb, mode) for i in range(gpus))
+    return Hardware(cpu_cores=16, memory_mb=131072, shm_mb=65536, gpus=cards, mps_control=mps_control)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "settings", "device", "instances", "percentage", "mps", "threads"),
+    [
+        (LAPTOP, Settings(), "cpu", 1, 100, False, 2),
+        (dataclasses.replace(LAPTOP, cpu_cores=32, memory_mb=65536), Settings(), "cpu", 4, 100, False, 8),
+        (dataclasses.replace(LAPTOP, cpu_cores=32, memory_mb=8192), Settings(), "cpu", 2, 100, False, 16),
+        (LAPTOP, Settings(mps_instance_count=2), "cpu", 2, 100, False, 1),
+        (gpu_machine(), Settings(), "cuda", 4, 25, True, 1),
+        (gpu_machine(), Settings(mps_instance_count=8), "cuda", 8, 12, True, 1),
+        (gpu_machine(memory_mb=16384), Settings(), "cuda", 2, 50, True, 1),
+        (gpu_machine(memory_mb=8192), Settings(), "cuda", 1, 100, False, 1),
+        (gpu_machine(), Settings(mps_instance_count=1), "cuda", 1, 100, False, 1),
+        (gpu_machine(), Settings(mps_instance_count=1, mps="on"), "cuda", 1, 100, True, 1),
+        (gpu_machine(), Settings(mps="off"), "cuda", 1, 100, False, 1),
+        (gpu_machine(), Settings(mps="off", mps_instance_count=4), "cuda", 4, 100, False, 1),
+        (gpu_machine(mps_control=False), Settings(), "cuda", 1, 100, False, 1),
+    ],
+)
+def test_given_this_machine_choose_that(
+    hardware: Hardware, settings: Settings, device: str, instances: int, percentage: int, mps: bool, threads: int
+) -> None:
+    plan = make_plan(settings, hardware)
+    assert plan.device.value == device
+    assert plan.instances.value == instances
+    assert plan.thread_percentage.value == percentage
+    assert plan.mps.value is mps
+    assert plan.torch_threads.value == threads
+
+
+def test_the_first_of_several_gpus_is_used_and_the_reason_says_so() -> None:
+    gpu = make_plan(Settings(), gpu_machine(gpus=3)).gpu
+    assert gpu.value == "GPU-0"
+    assert "3 visible GPUs; one is used" in gpu.reason
+
+
+@pytest.mark.parametrize(
+    ("most", "sizes"), [(16, (4, 8, 16)), (8, (4, 8)), (10, (4, 8, 10)), (1, (1,)), (64, (4, 8, 16, 64))]
+)
+def test_preferred_batch_sizes_end_with_the_largest_batch(most: int, sizes: tuple[int, ...]) -> None:
+    assert make_plan(Settings(max_batch_size=most), LAPTOP).preferred_batch_sizes.value == sizes
+
+
+def test_small_shared_memory_shrinks_the_regions_and_says_what_to_do() -> None:
+    region = make_plan(Settings(), dataclasses.replace(LAPTOP, shm_mb=64)).shm_region_mb
+    assert region.value == 32
+    assert "--shm-size" in region.reason
+
+
+@pytest.mark.parametrize(
+    ("hardware", "settings", "says"),
+    [
+        (LAPTOP, Settings(mps="on"), "no NVIDIA GPU"),
+        (gpu_machine(mps_control=False), Settings(mps="on"), "nvidia-cuda-mps-control"),
+        (gpu_machine(mode="Prohibited"), Settings(), "CUDA_VISIBLE_DEVICES"),
+    ],
+)
+def test_what_the_machine_cannot_do_is_refused(hardware: Hardware, settings: Settings, says: str) -> None:
+    with pytest.raises(SettingError, match=says):
+        make_plan(settings, hardware)
+
+
+def test_every_choice_has_a_one_line_reason() -> None:
+    plan = make_plan(Settings(), gpu_machine())
+    assert len(plan.lines()) == len(dataclasses.fields(Plan))
+    assert all(": " in line and "\n" not in line for line in plan.lines())
+
+
+def test_a_plan_survives_its_json() -> None:
+    plan = make_plan(Settings(), gpu_machine())
+    assert Plan.from_json(plan.to_json()) == plan
