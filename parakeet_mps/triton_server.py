@@ -20,6 +20,7 @@ from parakeet_mps.plan import Plan
 from parakeet_mps.settings import Settings
 
 NVIDIA_HOME = Path("/opt/tritonserver")
+BUNDLING_PACKAGE = "pytriton"
 STUB = "triton_python_backend_stub"
 
 EXIT_TIMEOUT_S = 5
@@ -39,15 +40,17 @@ class TritonInstallation:
     libraries: tuple[Path, ...] = ()
 
 
-def find_installation(overlay: Path, nvidia_home: Path = NVIDIA_HOME) -> TritonInstallation:
-    """Return NVIDIA's installation, else the bundled one with its backend laid out in `overlay`.
+def find_installation(
+    overlay: Path, nvidia_home: Path = NVIDIA_HOME, package: str = BUNDLING_PACKAGE
+) -> TritonInstallation:
+    """Return NVIDIA's installation, else the one inside `package` with its backend laid out in `overlay`.
 
     Raises `TritonNotFoundError`.
     """
     program = nvidia_home / "bin" / "tritonserver"
     if program.exists():
         return TritonInstallation(program, nvidia_home / "backends")
-    return _bundled(overlay)
+    return _bundled(overlay, package)
 
 
 def server_command(
@@ -116,8 +119,8 @@ def _gpu_flags(plan: Plan) -> list[str]:
     return ["--enable-peer-access=false", "--cuda-memory-pool-byte-size=0:0"]
 
 
-def _bundled(overlay: Path) -> TritonInstallation:
-    spec = importlib.util.find_spec("pytriton")
+def _bundled(overlay: Path, module: str) -> TritonInstallation:
+    spec = importlib.util.find_spec(module)
     if spec is None or not spec.submodule_search_locations:
         raise TritonNotFoundError(
             f"no tritonserver: neither {NVIDIA_HOME} (NVIDIA's image) nor the package nvidia-pytriton is there"

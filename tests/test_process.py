@@ -1,0 +1,204 @@
+import asyncio
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from processes import ROOT, group_members, http_server, runs
+
+from parakeet_mps.process import ChildProcess, ServiceFailure, run_to_end
+
+ENVIRON = {"PATH": os.environ["PATH"]}
+
+
+async def started(process: ChildProcess) -> int:
+    await process.start()
+    await asyncio.wait_for(process.wait_ready(), 20)
+    assert process.pid is not None
+    return process.pid
+
+
+def test_a_process_becomes_ready_when_its_check_holds_and_stops_when_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        process = http_server("one", tmp_path)
+        pid = await started(process)
+        await process.stop()
+        assert not runs(pid)
+        assert process.pid is None
+
+    asyncio.run(scenario())
+
+
+def test_a_killed_process_is_reported_with_its_signal_and_last_lines(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        process = http_server("one", tmp_path)
+        os.kill(await started(process), signal.SIGKILL)
+        failure = await asyncio.wait_for(process.wait_failed(), 10)
+        assert str(failure) == "one was ended by SIGKILL"
+        assert failure.tail == "serving"
+        await process.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_process_that_ends_is_reported_with_its_status(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        process = ChildProcess("one", ["sh", "-c", "echo broken >&2; exit 3"], ENVIRON, tmp_path)
+        await process.start()
+        failure = await process.wait_failed()
+        assert (str(failure), failure.tail) == ("one ended with status 3", "broken")
+        await process.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_stopped_process_that_answers_nothing_is_reported_and_can_still_be_ended(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        heard = asyncio.Event()
+        process = http_server("one", tmp_path, heard=heard, unresponsive_after_s=0.3, grace_s=0.2)
+        pid = await started(process)
+        failed = asyncio.create_task(process.wait_failed())
+        await heard.wait()
+        os.kill(pid, signal.SIGSTOP)
+        assert str(await asyncio.wait_for(failed, 10)) == "one did not answer for 0.3 s"
+        await process.stop()
+        assert not runs(pid)
+
+    asyncio.run(scenario())
+
+
+def test_a_process_that_still_loads_is_not_called_silent(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async def alive() -> bool:
+            return False
+
+        process = ChildProcess(
+            "one", ["sleep", "60"], ENVIRON, tmp_path, alive=alive, alive_poll_s=0.01, unresponsive_after_s=0.02
+        )
+        await process.start()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(process.wait_failed(), 0.3)
+        await process.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        process = http_server("one", tmp_path, {"STUBBORN": "1"}, grace_s=0.2)
+        pid = await started(process)
+        begin = time.monotonic()
+        await process.stop()
+        assert not runs(pid)
+        assert time.monotonic() - begin < 5
+
+    asyncio.run(scenario())
+
+
+def test_what_a_process_started_goes_with_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        process = http_server("one", tmp_path, {"WORKER": "600"})
+        pid = await started(process)
+        assert len(group_members(pid)) == 2
+        os.kill(pid, signal.SIGKILL)
+        await process.wait_failed()
+        await process.stop()
+        assert not [member for member in group_members(pid) if runs(member)]
+
+    asyncio.run(scenario())
+
+
+def test_a_process_can_be_started_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        process = http_server("one", tmp_path)
+        first = await started(process)
+        await process.stop()
+        assert await started(process) != first
+        await process.stop()
+        await process.stop()
+
+    asyncio.run(scenario())
+
+
+def test_output_is_passed_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        process = http_server("one", tmp_path)
+        await started(process)
+        await process.stop()
+        assert isinstance(process.output, io.BytesIO)
+        assert process.output.getvalue() == b"serving\n"
+
+    asyncio.run(scenario())
+
+
+def test_a_closed_output_does_not_end_the_process(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        process = http_server("one", tmp_path)
+        process.output.close()
+        pid = await started(process)
+        assert runs(pid)
+        await process.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_missing_program_is_a_failure(tmp_path: Path) -> None:
+    async def scenario() -> ServiceFailure:
+        process = ChildProcess("one", ["/nonexistent/program"], ENVIRON, tmp_path)
+        await process.start()
+        failure = await process.wait_failed()
+        await process.stop()
+        return failure
+
+    assert "/nonexistent/program" in asyncio.run(scenario()).tail
+
+
+def test_children_end_when_the_parent_is_killed(tmp_path: Path) -> None:
+    program = f"""
+import asyncio, os, pathlib, sys
+sys.path.insert(0, {str(ROOT)!r})
+from parakeet_mps.process import ChildProcess
+async def main():
+    child = ChildProcess("one", ["sleep", "600"], os.environ, pathlib.Path("/"))
+    await child.start()
+    print(child.pid, flush=True)
+    await asyncio.sleep(600)
+asyncio.run(main())
+"""
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    assert runs(child)
+    parent.kill()
+    parent.communicate()
+    deadline = time.monotonic() + 10
+    while runs(child) and time.monotonic() < deadline:
+        pass
+    assert not runs(child)
+
+
+def test_a_command_run_to_its_end_gives_its_output() -> None:
+    assert asyncio.run(run_to_end("one", ["echo", "text"], ENVIRON, ROOT)) == "text\n"
+
+
+def test_a_command_that_fails_is_a_failure() -> None:
+    with pytest.raises(ServiceFailure, match="one ended with status 4"):
+        asyncio.run(run_to_end("one", ["sh", "-c", "exit 4"], ENVIRON, ROOT))
+
+
+def test_a_command_that_is_given_up_is_ended(tmp_path: Path) -> None:
+    command = ["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 600"]
+
+    async def scenario() -> None:
+        running = asyncio.create_task(run_to_end("one", command, ENVIRON, ROOT))
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+            await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.wait([running])
+
+    asyncio.run(scenario())
+    assert not runs(int((tmp_path / "pid").read_text()))

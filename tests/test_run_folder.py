@@ -1,0 +1,23 @@
+from pathlib import Path
+
+import pytest
+
+from parakeet_mps.run_folder import RunFolder, RunFolderInUseError
+
+
+def test_a_second_service_is_kept_out_and_told_what_to_set(tmp_path: Path) -> None:
+    with RunFolder(tmp_path / "run").acquire(), pytest.raises(RunFolderInUseError, match="RUN_DIR"):
+        RunFolder(tmp_path / "run").acquire()
+
+
+def test_the_folder_is_free_again_when_its_service_ended(tmp_path: Path) -> None:
+    RunFolder(tmp_path).acquire().close()
+    RunFolder(tmp_path).acquire().close()
+
+
+def test_only_this_services_shared_memory_is_removed(tmp_path: Path) -> None:
+    run, other = RunFolder(tmp_path / "a", tmp_path), RunFolder(tmp_path / "b", tmp_path)
+    for name in (f"{run.shm_prefix}1", f"{run.shm_prefix}2", f"{other.shm_prefix}1", "someone_elses"):
+        (tmp_path / name).touch()
+    run.remove_shared_memory()
+    assert {file.name for file in tmp_path.iterdir()} == {f"{other.shm_prefix}1", "someone_elses"}
