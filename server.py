@@ -1,7 +1,6 @@
-"""Entry of the HTTP gateway: settings -> Triton client -> app.
+"""Entry of the HTTP gateway: settings -> Triton client -> app. `python server.py` starts all its workers.
 
-`uvicorn server:app --workers N` serves it; name an empty folder in `PROMETHEUS_MULTIPROC_DIR` first, so that /metrics
-covers all workers. `python server.py` does both, with the host, port and worker count of the settings.
+`uvicorn server:app --workers N` does too; name an empty folder in `PROMETHEUS_MULTIPROC_DIR` for one /metrics of all.
 """
 
 from __future__ import annotations
@@ -49,6 +48,7 @@ def serve() -> None:
         workers=settings.gateway_workers,
         log_level=settings.log_level,
         access_log=False,  # the app logs its own
+        timeout_graceful_shutdown=settings.stop_timeout_s,
         timeout_worker_healthcheck=60,  # a worker that imports torch on a busy machine is not dead
     )
 
