@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,26 +13,28 @@ import torch
 
 from augment import SAMPLE_RATE_HZ, add_noise, change_pace, colour, noise, set_gain
 
-JOINED_SHARE = 0.3
+JOINED_SHARE = 0.25
+JOIN_FROM = 0.12
+"""Share of training before which sentences come alone: joined ones only confuse a model that knows no word."""
 EMPTY_SHARE = 0.04
 
 
 @dataclass
 class Batch:
-    """Waveforms float32 [utterances, samples], their lengths int64 [utterances], and what was said."""
+    """Waveforms float32 [utterances, samples], their lengths int64 [utterances], and the token ids of what was said."""
 
     audio: torch.Tensor
     lengths: torch.Tensor
-    texts: list[str]
+    tokens: list[list[int]]
 
 
 class Corpus:
     """All shards of a folder, held as one int16 tensor on `device`; utterances sorted by length."""
 
-    def __init__(self, folder: Path, device: torch.device) -> None:
-        self.folder, self.device = folder, device
+    def __init__(self, folder: Path, device: torch.device, tokenize: Callable[[str], list[int]]) -> None:
+        self.folder, self.device, self.tokenize = folder, device, tokenize
         self.seen: set[Path] = set()
-        self.pieces: list[tuple[int, torch.Tensor, str]] = []
+        self.pieces: list[tuple[int, torch.Tensor, list[int]]] = []
 
     def refresh(self) -> int:
         """Take in the shards that appeared since the last call. Returns the number of utterances held."""
@@ -48,13 +51,13 @@ class Corpus:
         audio = torch.from_numpy(shard["audio"]).to(self.device)
         start = 0
         for end, text in zip(shard["ends"].tolist(), shard["texts"].tolist(), strict=True):
-            self.pieces.append((end - start, audio[start:end], text))
+            self.pieces.append((end - start, audio[start:end], self.tokenize(text)))
             start = end
         self.seen.add(path)
 
-    def draw(self, rng: random.Random, seconds: float) -> Batch:
-        """Draw a batch of about `seconds` of audio, padding included."""
-        joined = rng.random() < JOINED_SHARE
+    def draw(self, rng: random.Random, seconds: float, progress: float) -> Batch:
+        """Draw a batch of about `seconds` of audio, padding included; `progress` is the share of training done."""
+        joined = progress > JOIN_FROM and rng.random() < JOINED_SHARE
         items = self._joined(rng, seconds) if joined else self._single(rng, seconds)
         return self._assemble(rng, items)
 
@@ -77,39 +80,39 @@ class Corpus:
         return items
 
     def _assemble(self, rng: random.Random, items: list[list[int]]) -> Batch:
-        placed, texts, lengths = [], [], []
+        placed, tokens, lengths = [], [], []
         for item in items:
             cursor = int(rng.choice((0.0, 0.1, 0.3, rng.uniform(0, 2.0))) * SAMPLE_RATE_HZ)
             for index in item:
                 duration, audio, _ = self.pieces[index]
-                placed.append((len(texts), cursor, audio))
+                placed.append((len(tokens), cursor, audio))
                 cursor += duration + int(rng.choice((0.0, rng.uniform(0, 0.8))) * SAMPLE_RATE_HZ)
-            texts.append(" ".join(self.pieces[index][2] for index in item))
+            tokens.append([token for index in item for token in self.pieces[index][2]])
             lengths.append(cursor + int(rng.choice((0.0, 0.1, rng.uniform(0, 2.0))) * SAMPLE_RATE_HZ))
         audio = torch.zeros(len(items), max(lengths), device=self.device)
         for row, cursor, samples in placed:
             audio[row, cursor : cursor + len(samples)] = samples.float() / 32768
-        return self._distort(rng, audio, lengths, texts)
+        return self._distort(rng, audio, lengths, tokens)
 
-    def _distort(self, rng: random.Random, audio: torch.Tensor, lengths: list[int], texts: list[str]) -> Batch:
+    def _distort(self, rng: random.Random, audio: torch.Tensor, lengths: list[int], tokens: list[list[int]]) -> Batch:
         factor = rng.choice((1.0, rng.uniform(0.88, 1.14)))
         audio = change_pace(audio, factor) if factor != 1.0 else audio
         length = (torch.tensor(lengths, device=self.device) / factor).long().clamp_max(audio.shape[1])
         silent = audio == 0
-        audio = self._empty_some(rng, audio, texts)
+        audio = self._empty_some(rng, audio, tokens)
         audio = set_gain(add_noise(colour(audio)))
         # Recorders that gate: the gaps between sentences, and silences before and after, become exact zeros for a few.
         gated = torch.rand(audio.shape[0], 1, device=self.device) < 0.15
         outside = torch.arange(audio.shape[1], device=self.device)[None] >= length[:, None]
-        return Batch(audio.masked_fill((silent & gated) | outside, 0.0), length, texts)
+        return Batch(audio.masked_fill((silent & gated) | outside, 0.0), length, tokens)
 
-    def _empty_some(self, rng: random.Random, audio: torch.Tensor, texts: list[str]) -> torch.Tensor:
-        empty = [row for row in range(len(texts)) if rng.random() < EMPTY_SHARE]
-        if empty:
+    def _empty_some(self, rng: random.Random, audio: torch.Tensor, tokens: list[list[int]]) -> torch.Tensor:
+        empty = [row for row in range(len(tokens)) if rng.random() < EMPTY_SHARE]
+        if empty := empty[: len(tokens) - 1]:  # the loss needs one word in every batch
             loudness = torch.tensor(
                 [[rng.choice((0.0, 10 ** rng.uniform(-4, -0.5)))] for _ in empty], device=self.device
             )
             audio[empty] = noise(audio[empty]) * loudness
         for row in empty:
-            texts[row] = ""
+            tokens[row] = []
         return audio

@@ -13,6 +13,7 @@ VOCABULARY = 128
 DURATIONS = [0, 1, 2, 3, 4]
 SIGMA = 0.02
 D_MODEL, LAYERS, HEADS, HIDDEN = 160, 10, 4, 256
+CHANNELS = 96
 
 
 def train_tokenizer(folder: Path, lines: list[str]) -> None:
@@ -45,7 +46,7 @@ def _config(tokenizer: Path) -> dict[str, Any]:
         "encoder": {
             "_target_": "nemo.collections.asr.modules.ConformerEncoder",
             "feat_in": 80, "feat_out": -1, "n_layers": LAYERS, "d_model": D_MODEL, "subsampling": "dw_striding",
-            "subsampling_factor": 8, "subsampling_conv_channels": D_MODEL, "causal_downsampling": False,
+            "subsampling_factor": 8, "subsampling_conv_channels": CHANNELS, "causal_downsampling": False,
             "ff_expansion_factor": 4, "self_attention_model": "rel_pos", "n_heads": HEADS, "att_context_size": [-1, -1],
             "xscaling": False, "untie_biases": True, "pos_emb_max_len": 5000, "use_bias": False, "conv_kernel_size": 9,
             "conv_norm_type": "batch_norm", "dropout": 0.1, "dropout_pre_encoder": 0.1, "dropout_emb": 0.0, "dropout_att": 0.1,

@@ -29,7 +29,7 @@ from sentences import consultation, draw, everything_said, random_words
 from tdt_loss import tdt_loss
 from testsets import Clip, speak_tests
 
-PEAK_RATE, WARM_UP_STEPS, FINAL_SHARE = 1.8e-3, 600, 0.005
+PEAK_RATE, WARM_UP_STEPS, FINAL_SHARE = 1.5e-3, 500, 0.005
 CTC_WEIGHT = 0.3
 EMA_DECAY = 0.999
 SHARDS_TO_START = 12
@@ -51,6 +51,8 @@ class Trainer:
             self.parameters, lr=PEAK_RATE, betas=(0.9, 0.98), weight_decay=1e-2, fused=self.device.type == "cuda"
         )
         self.average = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+        self.live = [value for value in self.model.state_dict().values() if value.is_floating_point()]
+        self.averaged = [value for value in self.average.values() if value.is_floating_point()]
         self.elapsed, self.steps = 0.0, 0
         self._resume()
 
@@ -62,18 +64,42 @@ class Trainer:
         while self.elapsed < min(before + self.arguments.run_minutes * 60, self.arguments.minutes * 60):
             if self.steps % REFRESH_STEPS == 0 or not corpus.pieces:
                 held = corpus.refresh()
-            losses.append(self._step(corpus.draw(rng, self.arguments.seconds)))
+            if self.steps == 250 and self.device.type == "cuda":
+                self._profile(corpus, rng)
+            losses.append(self._step(corpus.draw(rng, self.arguments.seconds, self._progress())))
             self.elapsed = before + time.monotonic() - started
-            if self.steps % 50 == 0:
+            if self.steps % 100 == 0:
                 mean = torch.stack(losses).mean().item()
                 print(
                     f"{self.steps} {self.elapsed:.0f}s loss {mean:.3f} rate {self._rate():.2e} held {held}", flush=True
                 )
                 losses.clear()
 
+    def _profile(self, corpus, rng):
+        from torch.profiler import profile, ProfilerActivity
+        torch.cuda.synchronize(); t0 = time.monotonic()
+        for _ in range(10):
+            corpus.draw(rng, self.arguments.seconds, 0.0)
+        t1 = time.monotonic(); torch.cuda.synchronize(); t2 = time.monotonic()
+        print(f"PROFILE draw host {(t1-t0)*100:.1f} ms, device {(t2-t0)*100:.1f} ms")
+        for progress in (0.0, 1.0):
+            batches = [corpus.draw(rng, self.arguments.seconds, progress) for _ in range(10)]
+            torch.cuda.synchronize(); t0 = time.monotonic()
+            for b in batches: self._loss(b)
+            t1 = time.monotonic(); torch.cuda.synchronize(); t2 = time.monotonic()
+            for b in batches: self._step(b)
+            t3 = time.monotonic(); torch.cuda.synchronize(); t4 = time.monotonic()
+            print(f"PROFILE loss host {(t1-t0)*100:.1f} device {(t2-t0)*100:.1f}; step host {(t3-t2)*100:.1f} device {(t4-t2)*100:.1f} ms; shapes", [tuple(b.audio.shape) for b in batches][:4])
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as p:
+            for _ in range(8): self._step(corpus.draw(rng, self.arguments.seconds, 1.0))
+            torch.cuda.synchronize()
+        print(p.key_averages().table(sort_by="self_cuda_time_total", row_limit=22, max_name_column_width=60))
+
+    def _progress(self) -> float:
+        return min(1.0, self.elapsed / (self.arguments.minutes * 60))
+
     def _rate(self) -> float:
-        used = min(1.0, self.elapsed / (self.arguments.minutes * 60))
-        cosine = FINAL_SHARE + (1 - FINAL_SHARE) * 0.5 * (1 + math.cos(math.pi * used))
+        cosine = FINAL_SHARE + (1 - FINAL_SHARE) * 0.5 * (1 + math.cos(math.pi * self._progress()))
         return PEAK_RATE * min(1.0, (self.steps + 1) / WARM_UP_STEPS) * cosine
 
     def _step(self, batch: Batch) -> torch.Tensor:
@@ -90,12 +116,9 @@ class Trainer:
         return loss.detach()
 
     def _loss(self, batch: Batch) -> torch.Tensor:
-        tokens = [torch.tensor(self.model.tokenizer.text_to_ids(text), dtype=torch.long) for text in batch.texts]
-        counts = torch.tensor([len(row) for row in tokens])
-        targets = torch.nn.utils.rnn.pad_sequence(tokens, batch_first=True)
-        if targets.shape[1] == 0:
-            targets = torch.zeros(len(tokens), 1, dtype=torch.long)
-        targets, counts = targets.to(self.device), counts.to(self.device)
+        counts = [len(row) for row in batch.tokens]
+        padded = [row + [0] * (max(counts) - len(row)) for row in batch.tokens]
+        targets = torch.tensor(padded, device=self.device)
         with torch.no_grad():
             features, frames = self.model.preprocessor(input_signal=batch.audio, length=batch.lengths)
             features = _mask_spectrum(features, frames)
@@ -103,9 +126,11 @@ class Trainer:
             encoded, frames = self.model.encoder(audio_signal=features, length=frames)
             ctc = self.ctc_head(encoded.transpose(1, 2))
             keep = max(1, MAX_CELLS // (encoded.shape[2] * (targets.shape[1] + 1)))
-            predicted, _, _ = self.model.decoder(targets=targets[:keep], target_length=counts[:keep])
-            joint = self.model.joint(encoder_outputs=encoded[:keep], decoder_outputs=predicted)
-        tdt = self._tdt(joint.float(), targets[:keep], frames[:keep], counts[:keep])
+            width, length = max(counts[:keep]), int(frames[:keep].max())
+            counts = torch.tensor(counts, device=self.device)
+            predicted, _, _ = self.model.decoder(targets=targets[:keep, :width], target_length=counts[:keep])
+            joint = self.model.joint(encoder_outputs=encoded[:keep, :, :length], decoder_outputs=predicted)
+        tdt = self._tdt(joint.float(), targets[:keep, :width], frames[:keep], counts[:keep])
         return tdt + CTC_WEIGHT * self._ctc(ctc, frames, targets, counts)
 
     def _tdt(
@@ -127,14 +152,7 @@ class Trainer:
     @torch.no_grad()
     def _move_average(self) -> None:
         decay = min(EMA_DECAY, (1 + self.steps) / (10 + self.steps))
-        kept, new = [], []
-        for name, value in self.model.state_dict().items():
-            if value.is_floating_point():
-                kept.append(self.average[name])
-                new.append(value.detach())
-            else:
-                self.average[name].copy_(value)
-        torch._foreach_lerp_(kept, new, 1 - decay)
+        torch._foreach_lerp_(self.averaged, self.live, 1 - decay)
 
     def save(self) -> None:
         """Write the state in files under 16 MB, and the averaged model as `demo.nemo`."""
@@ -236,11 +254,11 @@ def main() -> None:
     parser.add_argument("--state", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=20, help="training time over all runs")
     parser.add_argument("--run-minutes", type=float, default=9, help="training time of this run")
-    parser.add_argument("--seconds", type=float, default=2000, help="audio in one batch")
+    parser.add_argument("--seconds", type=float, default=700, help="audio in one batch")
     arguments = parser.parse_args()
     arguments.state.mkdir(parents=True, exist_ok=True)
     trainer = Trainer(arguments)
-    corpus = Corpus(arguments.corpus, trainer.device)
+    corpus = Corpus(arguments.corpus, trainer.device, trainer.model.tokenizer.text_to_ids)
     while len(list(arguments.corpus.glob("shard-?????.npz"))) < SHARDS_TO_START:
         time.sleep(0.5)
     trainer.fit(corpus)
