@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import locale
 import logging
 import os
 import sys
@@ -20,8 +21,10 @@ class TritonPythonModel:
         """Load the recogniser, when it is this instance's turn."""
         parameters = json.loads(args["model_config"])["parameters"]
         settings = {key: value["string_value"] for key, value in parameters.items()}
-        # Triton's stub ignores PYTHONPATH; CUDA MPS reads the percentage at the first CUDA call.
+        # Triton's stub keeps the C locale and ignores PYTHONPATH, but PyTorch reads sources that are UTF-8.
+        locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
         sys.path.insert(0, settings["package_path"])
+        # CUDA MPS reads the percentage at the first CUDA call.
         os.environ["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = settings["active_thread_percentage"]
 
         from parakeet_mps import contract
