@@ -254,6 +254,21 @@ async def test_nothing_that_was_said_or_named_is_logged(
         assert private not in caplog.text
 
 
+async def test_metrics_count_requests_stages_and_audio(client: httpx.AsyncClient) -> None:
+    await post(client)
+    await post(client, b"text")
+    await client.get("/made/up/path")
+    lines = (await client.get("/metrics")).text.splitlines()
+    assert f'parakeet_requests_total{{endpoint="{PATH}",status="200"}} 1.0' in lines
+    assert f'parakeet_requests_total{{endpoint="{PATH}",status="400"}} 1.0' in lines
+    assert 'parakeet_requests_total{endpoint="unmatched",status="404"} 1.0' in lines
+    assert f'parakeet_request_seconds_count{{endpoint="{PATH}"}} 2.0' in lines
+    assert 'parakeet_stage_seconds_count{stage="decode"} 2.0' in lines
+    assert 'parakeet_stage_seconds_count{stage="inference"} 1.0' in lines
+    audio_s = next(float(line.split()[1]) for line in lines if line.startswith("parakeet_audio_seconds_total "))
+    assert audio_s == pytest.approx(duration_s(speech()), abs=0.01)
+
+
 async def test_a_request_id_comes_back_when_it_is_well_formed(client: httpx.AsyncClient) -> None:
     assert (await client.get("/v1/models", headers={"x-request-id": "a-1.b_2"})).headers["x-request-id"] == "a-1.b_2"
     made = (await client.get("/v1/models", headers={"x-request-id": "a b"})).headers["x-request-id"]
