@@ -17,7 +17,7 @@ from parakeet_mps.errors import AudioError
 MAX_CHANNELS = 8
 """More channels are no recording of speech, and would cost memory in proportion."""
 
-_PROBE_BYTES = 5_000_000
+_PROBE_BYTES = 1 << 20
 _TEXT_BYTES = 4096
 _RIFF_UNKNOWN_SIZE = 0x7FFF_F000
 _RIFF_SIZE_SLACK = 1024
@@ -98,8 +98,10 @@ def _chunk_size(data: bytes, at: int) -> int:
 
 
 def _open(data: bytes) -> AudioDecoder:
+    # Given bytes, torchcodec silences a warning about their being read-only, which is not safe in threads.
+    writable = torch.frombuffer(bytearray(data), dtype=torch.uint8)
     try:
-        decoder = AudioDecoder(data, sample_rate=SAMPLE_RATE_HZ)
+        decoder = AudioDecoder(writable, sample_rate=SAMPLE_RATE_HZ)
     except ValueError:
         raise AudioError("The file has no audio track.") from None
     except RuntimeError:
