@@ -29,7 +29,7 @@ def time_tokens(pieces: Sequence[Piece], frame_s: float, duration: float) -> tup
     TDT gives a piece zero frames when another symbol comes in the same frame; pieces of one frame share it equally.
     """
     return tuple(
-        Token(piece.text, piece.id, round(start * frame_s, 4), round(end * frame_s, 4), piece.confidence)
+        Token(piece.text, piece.id, round(start * frame_s, 4), min(round(end * frame_s, 4), duration), piece.confidence)
         for piece, start, end in _share_frames(pieces, duration / frame_s)
     )
 

@@ -1,0 +1,111 @@
+"""What is slow to make and safe to share: the recogniser, spoken clips and one running service."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from recordings import speech
+from sentences import consultation, draw
+
+from parakeet_mps.audio import decode
+from parakeet_mps.checkpoint import ROOT, resolve
+from parakeet_mps.settings import Settings
+
+if TYPE_CHECKING:
+    from parakeet_mps.engine.recognizer import Recognizer
+
+START_LIMIT_S = 180
+STOP_LIMIT_S = 60
+
+
+@dataclass(frozen=True)
+class RunningService:
+    """A gateway and a real Triton on this machine."""
+
+    url: str
+    triton_url: str
+
+
+@pytest.fixture(scope="session")
+def checkpoint() -> Path:
+    """The `.nemo` file under test: MODEL, or the demo recogniser."""
+    settings = Settings.from_env(os.environ)
+    return resolve(settings.model, Path(settings.model_cache).expanduser())
+
+
+@pytest.fixture(scope="session")
+def recognizer(checkpoint: Path) -> Recognizer:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NeMo and what it imports warn of their own dependencies
+        from parakeet_mps.engine.recognizer import Recognizer
+
+        return Recognizer.load(checkpoint, "cpu", threads=2)
+
+
+@pytest.fixture(scope="session")
+def clips() -> list[torch.Tensor]:
+    """Fifty sentences that the demo recogniser was not trained on, as float32 [samples] at 16 kHz, about 2 s each."""
+    rng = random.Random(50)
+    sentences = [draw(rng, consultation, test=True) for _ in range(50)]
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(lambda text: decode(speech(text), max_audio_s=60), sentences))
+
+
+@pytest.fixture(scope="session")
+def service(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """The whole service on the CPU, started once."""
+    folder = tmp_path_factory.mktemp("service")
+    http, grpc, triton_http, metrics = free_ports(4)
+    environ = {
+        **os.environ,
+        "MODEL": str(checkpoint),
+        "RUN_DIR": str(folder / "run"),
+        "HOST": "127.0.0.1",
+        "PORT": str(http),
+        "TRITON_URL": f"127.0.0.1:{grpc}",
+        "TRITON_HTTP_PORT": str(triton_http),
+        "TRITON_METRICS_PORT": str(metrics),
+        "GATEWAY_WORKERS": "2",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    with (folder / "log").open("wb") as log:
+        command = [sys.executable, "-m", "parakeet_mps.service"]
+        process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        wait_for(folder / "run" / "ready", process, folder / "log")
+        yield RunningService(f"http://127.0.0.1:{http}", f"127.0.0.1:{grpc}")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(STOP_LIMIT_S)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return different ports that nobody listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [server.getsockname()[1] for server in sockets]
+    for server in sockets:
+        server.close()
+    return ports
+
+
+def wait_for(ready: Path, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Return when the service has written its file `ready`; fail with the end of its log when it ends or is late."""
+    deadline = time.monotonic() + START_LIMIT_S
+    while not ready.exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            pytest.fail(f"the service did not become ready:\n{log.read_text(errors='replace')[-4000:]}")
+        time.sleep(0.1)

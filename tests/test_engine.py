@@ -1,0 +1,181 @@
+"""The recogniser gives NeMo's own text and times, whatever an utterance shares its batch with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from parakeet_mps.contract import SAMPLE_RATE_HZ, Recognition, Token
+from parakeet_mps.engine.batching import MAX_PADDING, group_by_length
+from parakeet_mps.engine.utterance import UtteranceError
+from parakeet_mps.engine.words import Piece, merge_words, time_tokens
+
+if TYPE_CHECKING:
+    from parakeet_mps.engine.recognizer import Recognizer
+
+FRAME_S = 0.08
+
+
+def seconds(duration: float) -> int:
+    return int(duration * SAMPLE_RATE_HZ)
+
+
+def texts(results: list[Recognition | UtteranceError]) -> list[str]:
+    return [result.text for result in results if isinstance(result, Recognition)]
+
+
+@pytest.fixture(scope="module")
+def recognitions(recognizer: Recognizer, clips: list[torch.Tensor]) -> list[Recognition]:
+    results = recognizer.recognize(clips)
+    return [result for result in results if isinstance(result, Recognition)]
+
+
+@pytest.fixture(scope="module")
+def nemo_hypotheses(checkpoint: Path, clips: list[torch.Tensor]) -> list[Any]:
+    """What NeMo's own `transcribe(timestamps=True)` makes of the clips."""
+    from nemo.collections.asr.models.asr_model import ASRModel
+
+    model = ASRModel.restore_from(str(checkpoint), map_location="cpu")
+    model.eval()
+    return model.transcribe([clip.numpy() for clip in clips], batch_size=1, timestamps=True, verbose=False)
+
+
+@pytest.mark.filterwarnings("ignore")  # NeMo's data loader warns of its own dependencies
+def test_the_text_is_what_nemo_transcribes(nemo_hypotheses: list[Any], recognitions: list[Recognition]) -> None:
+    assert len(recognitions) == 50
+    assert [recognition.text for recognition in recognitions] == [hypothesis.text for hypothesis in nemo_hypotheses]
+    assert any(recognition.text for recognition in recognitions)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_words_are_nemos_words_within_the_frame_that_zero_length_tokens_share(
+    nemo_hypotheses: list[Any], recognitions: list[Recognition]
+) -> None:
+    for hypothesis, recognition in zip(nemo_hypotheses, recognitions, strict=True):
+        theirs = [word for word in hypothesis.timestamp["word"] if word["word"]]
+        assert [word.text for word in recognition.words] == [word["word"] for word in theirs]
+        for word, their in zip(recognition.words, theirs, strict=True):
+            assert word.start == pytest.approx(their["start"], abs=FRAME_S)
+            assert word.end == pytest.approx(min(their["end"], recognition.duration), abs=FRAME_S)
+
+
+def test_words_are_in_order_inside_the_audio_and_last(recognitions: list[Recognition]) -> None:
+    for recognition in recognitions:
+        times = [time for word in recognition.words for time in (word.start, word.end)]
+        assert times == sorted(times)
+        assert all(word.end > word.start for word in recognition.words)
+        assert all(0 <= time <= recognition.duration for time in times)
+        assert " ".join(word.text for word in recognition.words) == recognition.text
+
+
+def test_tokens_spell_the_text_and_carry_confidences(recognitions: list[Recognition]) -> None:
+    for recognition in recognitions:
+        assert "".join(token.text for token in recognition.tokens).replace("▁", " ").strip() == recognition.text
+        assert all(0 < token.confidence <= 1 for token in recognition.tokens)
+        assert all(0 < word.confidence <= 1 for word in recognition.words)
+
+
+def test_an_utterance_gives_the_same_text_alone_and_in_mixed_company(
+    recognizer: Recognizer, clips: list[torch.Tensor]
+) -> None:
+    company = [clips[0], torch.cat(clips[:6]), clips[1], torch.randn(seconds(0.3)) * 0.1, torch.cat(clips[6:8])]
+    assert texts(recognizer.recognize(company)) == [texts(recognizer.recognize([clip]))[0] for clip in company]
+
+
+def test_results_come_in_the_order_of_the_utterances(recognizer: Recognizer, clips: list[torch.Tensor]) -> None:
+    lengths = [result.duration for result in recognizer.recognize(clips[:8]) if isinstance(result, Recognition)]
+    assert lengths == [clip.numel() / SAMPLE_RATE_HZ for clip in clips[:8]]
+
+
+BAD_UTTERANCES = {
+    "not a number": (torch.full((seconds(1),), float("nan")), "not finite"),
+    "one infinity": (torch.cat([torch.zeros(seconds(1)), torch.tensor([float("inf")])]), "not finite"),
+    "one negative infinity": (torch.cat([torch.zeros(seconds(1)), torch.tensor([float("-inf")])]), "not finite"),
+    "beyond any scale": (torch.full((seconds(1),), 1e30), "full scale is 1"),
+    "empty": (torch.zeros(0), "too short"),
+    "too short": (torch.zeros(seconds(0.1) - 1), "too short"),
+    "too long": (torch.zeros(seconds(300) + 1), "too long"),
+    "two channels": (torch.zeros(2, seconds(1)), "one channel"),
+    "16-bit integers": (torch.zeros(seconds(1), dtype=torch.int16), "not torch.float32"),
+}
+
+
+@pytest.mark.parametrize(("utterance", "reason"), BAD_UTTERANCES.values(), ids=BAD_UTTERANCES)
+def test_a_bad_utterance_gets_its_error_and_leaves_the_others_alone(
+    utterance: torch.Tensor, reason: str, recognizer: Recognizer, clips: list[torch.Tensor]
+) -> None:
+    before, fault, after = recognizer.recognize([clips[0], utterance, clips[1]])
+    assert isinstance(fault, UtteranceError)
+    assert reason in str(fault)
+    assert [before, after] == recognizer.recognize([clips[0], clips[1]])
+
+
+@pytest.mark.parametrize("duration", [0.1, 0.15, 0.2, 0.5, 1.0])
+@pytest.mark.parametrize("level", [0.0, 0.1])
+def test_very_short_audio_and_silence_are_recognised(duration: float, level: float, recognizer: Recognizer) -> None:
+    audio = torch.randn(seconds(duration), generator=torch.Generator().manual_seed(1)) * level
+    (result,) = recognizer.recognize([audio])
+    assert isinstance(result, Recognition)
+    assert result.duration == pytest.approx(duration)
+    assert all(token.end <= result.duration for token in result.tokens)
+
+
+def test_no_utterances_give_no_results(recognizer: Recognizer) -> None:
+    assert recognizer.recognize([]) == []
+
+
+def test_groups_hold_every_utterance_once_with_little_padding() -> None:
+    lengths = [seconds(s) for s in (40, 0.5, 39, 1, 0.6, 20, 19, 1.1, 2, 7, 8, 21)]
+    groups = list(group_by_length(lengths))
+    assert sorted(index for group in groups for index in group) == list(range(len(lengths)))
+    for group in groups:
+        longest = max(lengths[index] for index in group)
+        assert sum(longest - lengths[index] for index in group) <= MAX_PADDING * longest * len(group)
+
+
+def test_long_utterances_are_not_computed_together() -> None:
+    assert [len(group) for group in group_by_length([seconds(300)] * 3)] == [1, 1, 1]
+    assert [len(group) for group in group_by_length([seconds(60)] * 20)] == [16, 4]
+
+
+def test_tokens_of_one_frame_share_it() -> None:
+    pieces = [Piece(1, "▁a", 0, 0, 0.9), Piece(2, "▁b", 0, 3, 0.9), Piece(3, "▁c", 5, 0, 0.9)]
+    times = [(token.start, token.end) for token in time_tokens(pieces, FRAME_S, 10.0)]
+    assert times == [(0.0, 0.04), (0.04, 0.24), (0.4, 0.48)]
+
+
+def test_tokens_end_with_the_audio() -> None:
+    pieces = [Piece(1, "▁a", 1, 0, 0.9), Piece(2, "▁b", 1, 4, 0.9)]
+    times = [(token.start, token.end) for token in time_tokens(pieces, FRAME_S, 0.1)]
+    assert times == [(0.08, 0.09), (0.09, 0.1)]
+
+
+def spell(*texts: str) -> list[tuple[str, float, float]]:
+    """Return (text, start, end) of the words that pieces of one second each spell."""
+    tokens = [Token(text, index, float(index), index + 1.0, 0.5) for index, text in enumerate(texts)]
+    words = merge_words(tokens, lambda ids: "".join(texts[i] for i in ids).replace("▁", " "), {",", ".", "'"})
+    return [(word.text, word.start, word.end) for word in words]
+
+
+def test_words_are_merged_at_word_marks() -> None:
+    assert spell("▁he", "ll", "o", "▁you") == [("hello", 0.0, 3.0), ("you", 3.0, 4.0)]
+
+
+def test_a_lone_word_mark_opens_the_next_word() -> None:
+    assert spell("▁a", "▁", "q") == [("a", 0.0, 1.0), ("q", 1.0, 3.0)]
+
+
+def test_punctuation_belongs_to_the_word_before_and_does_not_lengthen_it() -> None:
+    assert spell("▁yes", ",", "▁no", "▁", ".") == [("yes,", 0.0, 1.0), ("no.", 2.0, 3.0)]
+
+
+def test_punctuation_inside_a_word_does_not_end_it() -> None:
+    assert spell("▁don", "'", "t") == [("don't", 0.0, 3.0)]
+
+
+def test_a_word_is_as_certain_as_its_least_certain_token() -> None:
+    tokens = [Token("▁a", 0, 0.0, 0.1, 0.9), Token("b", 1, 0.1, 0.2, 0.3)]
+    assert merge_words(tokens, lambda _: "ab", ())[0].confidence == 0.3
