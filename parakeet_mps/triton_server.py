@@ -83,6 +83,8 @@ def server_environ(
     """
     libraries = [*map(str, installation.libraries), environ.get("LD_LIBRARY_PATH", "")]
     return {
+        # OpenMP threads that spin while they wait stall for seconds as soon as the gateway needs one of their cores.
+        "OMP_WAIT_POLICY": "passive",
         **environ,
         "PATH": f"{Path(sys.executable).parent}:{environ.get('PATH', os.defpath)}",
         "LD_LIBRARY_PATH": ":".join(filter(None, libraries)),
