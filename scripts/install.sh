@@ -97,18 +97,26 @@ torch_options() {
     fi
 }
 
-# fingerprint PYTHON: what the installation depends on.
+# fingerprint PYTHON: what the installation depends on; the first line tells one interpreter from another.
 fingerprint() {
-    { "$1" -VV && cat "$ROOT/constraints.txt" "$ROOT/pyproject.toml" "${BASH_SOURCE[0]}" && echo "$VENV"; } | sha256sum
+    "$1" -VV | tr '\n' ' '
+    echo
+    { cat "$ROOT/constraints.txt" "$ROOT/pyproject.toml" "${BASH_SOURCE[0]}" && echo "$ROOT"; } | sha256sum
+}
+
+# make_environment PYTHON FINGERPRINT: make the virtual environment, or keep the one of the same interpreter.
+make_environment() {
+    [ ! -e "$VENV" ] || [ -e "$VENV/pyvenv.cfg" ] || refuse "VENV=$VENV exists and is no virtual environment."
+    if [ "$(head -n 1 "$VENV/installed" 2>/dev/null)" != "$(head -n 1 <<<"$2")" ]; then
+        "$1" -m venv --clear "$VENV"
+    fi
 }
 
 install_python_packages() {
     local options
-    [ ! -e "$VENV" ] || [ -e "$VENV/pyvenv.cfg" ] || refuse "VENV=$VENV exists and is no virtual environment."
-    "$1" -m venv --clear "$VENV"
     mapfile -t options < <(torch_options)
     say "installing Python packages into $VENV (a few minutes the first time)"
-    "$VENV/bin/pip" install -q --disable-pip-version-check --root-user-action=ignore \
+    "$VENV/bin/pip" install -qq --disable-pip-version-check --root-user-action=ignore \
         -c "$ROOT/constraints.txt" -e "${ROOT}[$EXTRAS]" "${options[@]}"
 }
 
@@ -119,7 +127,8 @@ _main() {
     install_packages "$python" "$version" "$purpose"
     print="$(fingerprint "$python")"
     if [ "$(cat "$VENV/installed" 2>/dev/null)" != "$print" ]; then
-        install_python_packages "$python"
+        make_environment "$python" "$print"
+        install_python_packages
         echo "$print" >"$VENV/installed"
     fi
 }
