@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import tarfile
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
 from nemo.collections.asr.models.asr_model import ASRModel
 from nemo.collections.asr.models.rnnt_models import EncDecRNNTModel
+from nemo.core.connectors.save_restore_connector import SaveRestoreConnector
 from nemo.utils import logging as nemo_logging
+from nemo.utils.tar_utils import is_safe_tar_member
 from omegaconf import DictConfig, OmegaConf
 
 from parakeet_mps.contract import SAMPLE_RATE_HZ
@@ -24,7 +29,7 @@ def load_model(path: str | Path, device: torch.device) -> Any:
     Features stay in fp32 everywhere. Raises `CheckpointError` for a model that is not a TDT transducer at 16 kHz.
     """
     nemo_logging.set_verbosity(nemo_logging.ERROR)
-    model = ASRModel.restore_from(str(path), map_location=device)
+    model = _restore(path, device)
     _check(model, path)
     model.change_decoding_strategy(_decoding_config(model.cfg.decoding), verbose=False)
     model.preprocessor.featurizer.dither = 0.0
@@ -35,6 +40,17 @@ def load_model(path: str | Path, device: torch.device) -> Any:
     model.eval()
     model.freeze()
     return model
+
+
+def _restore(path: str | Path, device: torch.device) -> Any:
+    # NeMo unpacks with `tarfile`'s filters, which came with Python 3.11.4; Debian 12 has 3.11.2. It gets a folder.
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = os.path.realpath(temporary)
+        with tarfile.open(path) as archive:
+            archive.extractall(folder, [member for member in archive if is_safe_tar_member(member, folder)])  # noqa: S202
+        connector = SaveRestoreConnector()
+        connector.model_extracted_dir = folder
+        return ASRModel.restore_from(str(path), map_location=device, save_restore_connector=connector)
 
 
 def _check(model: Any, path: str | Path) -> None:
