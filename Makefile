@@ -10,7 +10,7 @@ serve:
 	@scripts/serve.sh
 
 test: lint
-	$(BIN)/pytest
+	$(BIN)/python -m pytest
 
 lint: install
 	$(BIN)/ruff check .
