@@ -9,7 +9,7 @@ import torch
 from parakeet_mps.contract import SAMPLE_RATE_HZ
 
 MAX_PADDING = 0.3
-"""Largest part of a group's samples that may be padding. See `group_by_length`."""
+"""Largest part of a group's samples that may be padding. The time of a batch varies little from 0.2 to 0.5 on a CPU."""
 
 MAX_ATTENTION_S2 = 16 * 60.0**2
 """Bound on utterances x longest duration squared (s2), to which the memory of attention is proportional."""
