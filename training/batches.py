@@ -1,118 +1,126 @@
-"""Training batches drawn from the shards: single and joined utterances with silences, distorted, some of pure noise."""
+"""Training batches: single and joined utterances with silences, of few shapes, drawn by worker processes from the shards."""
 
 from __future__ import annotations
 
 import random
 from bisect import bisect_left
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from augment import SAMPLE_RATE_HZ, add_noise, change_pace, colour, noise, set_gain
 
+LENGTHS_S = (2.0, 2.75, 3.5, 4.25, 5.0, 6.0, 7.25, 9.0, 12.0, 16.0, 22.0, 30.0, 40.0)
+"""Few shapes: cuDNN, cuFFT and CUDA graphs prepare each one once."""
 JOINED_SHARE = 0.25
-JOIN_FROM = 0.12
-"""Share of training before which sentences come alone: joined ones only confuse a model that knows no word."""
+JOINED_FROM_S = 9.0
 EMPTY_SHARE = 0.04
+REFRESH_BATCHES = 40
 
 
-@dataclass
-class Batch:
-    """Waveforms float32 [utterances, samples], their lengths int64 [utterances], and the token ids of what was said."""
+class Batch(NamedTuple):
+    """Waveforms int16 [B, samples], lengths int64 [B] in samples, token ids int64 [B, U], counts int64 [B].
+
+    `empty` bool [B] marks the rows to be replaced by noise; they have no tokens. The first row is full length.
+    """
 
     audio: torch.Tensor
     lengths: torch.Tensor
-    tokens: list[list[int]]
+    targets: torch.Tensor
+    counts: torch.Tensor
+    empty: torch.Tensor
 
 
-class Corpus:
-    """All shards of a folder, held as one int16 tensor on `device`; utterances sorted by length."""
+def rows_of(seconds: float, length_s: float) -> int:
+    """Return how many utterances of `length_s` make a batch of about `seconds`."""
+    return max(8, int(seconds / length_s) // 8 * 8)
 
-    def __init__(self, folder: Path, device: torch.device, tokenize: Callable[[str], list[int]]) -> None:
-        self.folder, self.device, self.tokenize = folder, device, tokenize
+
+class Corpus(torch.utils.data.IterableDataset[Batch]):
+    """An endless stream of batches from all shards in a folder, also those that appear while it runs."""
+
+    def __init__(self, folder: Path, seconds: float, tokenize: Callable[[str], list[int]]) -> None:
+        self.folder, self.seconds, self.tokenize = folder, seconds, tokenize
         self.seen: set[Path] = set()
-        self.pieces: list[tuple[int, torch.Tensor, list[int]]] = []
+        self.pieces: list[tuple[int, np.ndarray, list[int]]] = []
 
-    def refresh(self) -> int:
-        """Take in the shards that appeared since the last call. Returns the number of utterances held."""
-        new = [path for path in sorted(self.folder.glob("shard-?????.npz")) if path not in self.seen]
-        for path in new:
-            self._take(path)
-        if new:
-            self.pieces.sort(key=lambda piece: piece[0])
-            self.durations = [piece[0] for piece in self.pieces]
-        return len(self.pieces)
+    def __iter__(self) -> Iterator[Batch]:
+        info = torch.utils.data.get_worker_info()
+        rng = random.Random(info.seed if info else 0)
+        while True:
+            self._refresh()
+            for _ in range(REFRESH_BATCHES):
+                yield self._draw(rng)
+
+    def _refresh(self) -> None:
+        for path in sorted(self.folder.glob("shard-?????.npz")):
+            if path not in self.seen:
+                self._take(path)
+        self.pieces.sort(key=lambda piece: piece[0])
+        self.durations = [piece[0] for piece in self.pieces]
 
     def _take(self, path: Path) -> None:
-        shard = np.load(path)
-        audio = torch.from_numpy(shard["audio"]).to(self.device)
+        self.seen.add(path)
+        shard, audio = np.load(path), np.load(path.with_suffix(".npy"), mmap_mode="r")
         start = 0
         for end, text in zip(shard["ends"].tolist(), shard["texts"].tolist(), strict=True):
             self.pieces.append((end - start, audio[start:end], self.tokenize(text)))
             start = end
-        self.seen.add(path)
 
-    def draw(self, rng: random.Random, seconds: float, progress: float) -> Batch:
-        """Draw a batch of about `seconds` of audio, padding included; `progress` is the share of training done."""
-        joined = progress > JOIN_FROM and rng.random() < JOINED_SHARE
-        items = self._joined(rng, seconds) if joined else self._single(rng, seconds)
-        return self._assemble(rng, items)
+    def _draw(self, rng: random.Random) -> Batch:
+        if rng.random() < JOINED_SHARE:
+            length_s = rng.choice([length for length in LENGTHS_S if length >= JOINED_FROM_S])
+            compose = self._join
+        else:
+            wanted = rng.choice(self.durations) / SAMPLE_RATE_HZ + rng.uniform(0.1, 1.0)
+            length_s = next((length for length in LENGTHS_S if length >= wanted), LENGTHS_S[-1])
+            compose = self._pick
+        samples = int(length_s * SAMPLE_RATE_HZ)
+        return _assemble(rng, samples, [compose(rng, samples) for _ in range(rows_of(self.seconds, length_s))])
 
-    def _single(self, rng: random.Random, seconds: float) -> list[list[int]]:
-        centre = rng.randrange(len(self.pieces))
-        count = max(1, int(seconds * SAMPLE_RATE_HZ / (self.durations[centre] + SAMPLE_RATE_HZ)))
-        window = range(max(0, centre - 2 * count), min(len(self.pieces), centre + 2 * count))
-        return [[index] for index in rng.sample(window, min(count, len(window)))]
+    def _pick(self, rng: random.Random, samples: int) -> list[tuple[int, np.ndarray, list[int]]]:
+        """One utterance that fits, somewhere in the row."""
+        low, high = bisect_left(self.durations, samples * 0.5), bisect_left(self.durations, samples * 0.96)
+        duration, audio, tokens = self.pieces[rng.randrange(min(low, max(0, high - 200)), max(high, 1))]
+        return [(rng.randint(0, max(0, samples - duration)), audio[:samples], tokens)]
 
-    def _joined(self, rng: random.Random, seconds: float) -> list[list[int]]:
-        limit = rng.uniform(8, 40) * SAMPLE_RATE_HZ
-        longest = bisect_left(self.durations, limit * 0.9)
-        items = []
-        for _ in range(max(1, int(seconds * SAMPLE_RATE_HZ / limit))):
-            item, length = [], 0
-            while length < limit:
-                item.append(rng.randrange(longest))
-                length += self.durations[item[-1]] + SAMPLE_RATE_HZ // 3
-            items.append(item[:-1] or item)
-        return items
+    def _join(self, rng: random.Random, samples: int) -> list[tuple[int, np.ndarray, list[int]]]:
+        """Utterances one after another, up to the end of the row."""
+        row, cursor = [], int(rng.choice((0.0, 0.1, rng.uniform(0, 3.0))) * SAMPLE_RATE_HZ)
+        longest = bisect_left(self.durations, samples * 0.6)
+        while True:
+            duration, audio, tokens = self.pieces[rng.randrange(longest)]
+            if cursor + duration > samples:
+                return row
+            row.append((cursor, audio, tokens))
+            cursor += duration + int(rng.choice((0.0, rng.uniform(0, 0.8), rng.uniform(0, 0.8))) * SAMPLE_RATE_HZ)
 
-    def _assemble(self, rng: random.Random, items: list[list[int]]) -> Batch:
-        placed, tokens, lengths = [], [], []
-        for item in items:
-            cursor = int(rng.choice((0.0, 0.1, 0.3, rng.uniform(0, 2.0))) * SAMPLE_RATE_HZ)
-            for index in item:
-                duration, audio, _ = self.pieces[index]
-                placed.append((len(tokens), cursor, audio))
-                cursor += duration + int(rng.choice((0.0, rng.uniform(0, 0.8))) * SAMPLE_RATE_HZ)
-            tokens.append([token for index in item for token in self.pieces[index][2]])
-            lengths.append(cursor + int(rng.choice((0.0, 0.1, rng.uniform(0, 2.0))) * SAMPLE_RATE_HZ))
-        audio = torch.zeros(len(items), max(lengths), device=self.device)
-        for row, cursor, samples in placed:
-            audio[row, cursor : cursor + len(samples)] = samples.float() / 32768
-        return self._distort(rng, audio, lengths, tokens)
 
-    def _distort(self, rng: random.Random, audio: torch.Tensor, lengths: list[int], tokens: list[list[int]]) -> Batch:
-        factor = rng.choice((1.0, rng.uniform(0.88, 1.14)))
-        audio = change_pace(audio, factor) if factor != 1.0 else audio
-        length = (torch.tensor(lengths, device=self.device) / factor).long().clamp_max(audio.shape[1])
-        silent = audio == 0
-        audio = self._empty_some(rng, audio, tokens)
-        audio = set_gain(add_noise(colour(audio)))
-        # Recorders that gate: the gaps between sentences, and silences before and after, become exact zeros for a few.
-        gated = torch.rand(audio.shape[0], 1, device=self.device) < 0.15
-        outside = torch.arange(audio.shape[1], device=self.device)[None] >= length[:, None]
-        return Batch(audio.masked_fill((silent & gated) | outside, 0.0), length, tokens)
+def _assemble(rng: random.Random, samples: int, rows: list[list[tuple[int, np.ndarray, list[int]]]]) -> Batch:
+    audio = np.zeros((len(rows), samples), np.int16)
+    empty = [number > 0 and rng.random() < EMPTY_SHARE for number in range(len(rows))]
+    tokens, lengths = [], []
+    for number, row in enumerate(rows):
+        for cursor, piece, _ in row:
+            audio[number, cursor : cursor + len(piece)] = piece
+        end = max((cursor + len(piece) for cursor, piece, _ in row), default=samples)
+        lengths.append(samples if number == 0 else rng.randint(end, samples) if rng.random() < 0.8 else samples)
+        tokens.append([] if empty[number] else [token for _, _, ids in row for token in ids])
+    counts = [len(ids) for ids in tokens]
+    targets = [ids + [0] * (max(counts) - len(ids)) for ids in tokens]
+    return Batch(torch.from_numpy(audio), *map(torch.tensor, (lengths, targets, counts, empty)))
 
-    def _empty_some(self, rng: random.Random, audio: torch.Tensor, tokens: list[list[int]]) -> torch.Tensor:
-        empty = [row for row in range(len(tokens)) if rng.random() < EMPTY_SHARE]
-        if empty := empty[: len(tokens) - 1]:  # the loss needs one word in every batch
-            loudness = torch.tensor(
-                [[rng.choice((0.0, 10 ** rng.uniform(-4, -0.5)))] for _ in empty], device=self.device
-            )
-            audio[empty] = noise(audio[empty]) * loudness
-        for row in empty:
-            tokens[row] = []
-        return audio
+
+def distort(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the batch's waveforms float32 [B, samples] and lengths int64 [B], distorted on the device it lies on."""
+    audio, lengths = change_pace(batch.audio.float() / 32768, batch.lengths)
+    silent = audio == 0
+    audio = torch.where(batch.empty[:, None], noise(audio) * 0.1, audio)
+    audio = set_gain(add_noise(colour(audio)))
+    # Recorders that gate: the gaps between sentences, and silences before and after, become exact zeros for a few.
+    gated = torch.rand(len(audio), 1, device=audio.device) < 0.15
+    outside = torch.arange(audio.shape[1], device=audio.device)[None] >= lengths[:, None]
+    return audio.masked_fill((silent & gated) | outside, 0.0), lengths

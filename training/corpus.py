@@ -1,7 +1,7 @@
 """Speaks a corpus into shards: `python corpus.py OUT --shards 400 --jobs 14`.
 
-One shard is an .npz of about 1,000 utterances: `audio` int16 [samples], `ends` int64 [utterances] (offsets into `audio`)
-and `texts`. Shards are moved into place whole, so a trainer may read the folder while it fills.
+One shard is 1,000 utterances: a .npy with their audio, int16 [samples], and a .npz with `ends` int64 [utterances] (offsets
+into the audio) and `texts`. The .npz is moved into place last, so a trainer may read the folder while it fills.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sentences import consultation, draw, random_words
 from voices import FLITE, espeak_voice, speak
 
 UTTERANCES_PER_SHARD = 1000
-FLITE_SHARE = 0.13
+FLITE_SHARE = 0.2
 
 
 def utterance(rng: random.Random) -> tuple[str, np.ndarray]:
@@ -32,8 +32,9 @@ def write_shard(path: Path, utterances: list[tuple[str, np.ndarray]]) -> None:
     """Write the utterances to `path`, whole or not at all."""
     audio = np.concatenate([samples for _, samples in utterances])
     ends = np.cumsum([len(samples) for _, samples in utterances])
+    np.save(path.with_suffix(".npy"), audio)
     partial = path.with_suffix(".partial.npz")
-    np.savez(partial, audio=audio, ends=ends, texts=np.array([text for text, _ in utterances]))
+    np.savez(partial, ends=ends, texts=np.array([text for text, _ in utterances]))
     os.replace(partial, path)
 
 

@@ -10,6 +10,7 @@ import argparse
 import math
 import random
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,19 +24,18 @@ if not hasattr(
 from nemo.collections.asr.metrics.wer import word_error_rate
 from nemo.collections.asr.models import EncDecRNNTBPEModel
 
-from batches import Batch, Corpus
+from batches import Batch, Corpus, distort
+from encoder_graphs import EncoderGraphs
 from model import D_MODEL, DURATIONS, SIGMA, VOCABULARY, build, train_tokenizer
 from sentences import consultation, draw, everything_said, random_words
 from tdt_loss import tdt_loss
 from testsets import Clip, speak_tests
 
-PEAK_RATE, WARM_UP_STEPS, FINAL_SHARE = 1.5e-3, 500, 0.005
+PEAK_RATE, WARM_UP_STEPS, FINAL_SHARE = 1.2e-3, 500, 0.003
 CTC_WEIGHT = 0.3
 EMA_DECAY = 0.999
 SHARDS_TO_START = 12
-REFRESH_STEPS = 150
-MAX_CELLS = 6_000_000
-"""Most cells (frames x tokens, summed over the batch) of the transducer's lattice: bounds memory."""
+HOP_SAMPLES = 160
 
 
 class Trainer:
@@ -53,47 +53,21 @@ class Trainer:
         self.average = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
         self.live = [value for value in self.model.state_dict().values() if value.is_floating_point()]
         self.averaged = [value for value in self.average.values() if value.is_floating_point()]
+        self.encode = EncoderGraphs(self.model.encoder)
         self.elapsed, self.steps = 0.0, 0
         self._resume()
 
-    def fit(self, corpus: Corpus) -> None:
+    def fit(self, batches: Iterator[Batch]) -> None:
         """Train until this run's or all runs' minutes are used up."""
-        rng = random.Random(self.steps)
         started, before = time.monotonic(), self.elapsed
         losses: list[torch.Tensor] = []
         while self.elapsed < min(before + self.arguments.run_minutes * 60, self.arguments.minutes * 60):
-            if self.steps % REFRESH_STEPS == 0 or not corpus.pieces:
-                held = corpus.refresh()
-            if self.steps == 250 and self.device.type == "cuda":
-                self._profile(corpus, rng)
-            losses.append(self._step(corpus.draw(rng, self.arguments.seconds, self._progress())))
+            losses.append(self._step(next(batches)))
             self.elapsed = before + time.monotonic() - started
             if self.steps % 100 == 0:
                 mean = torch.stack(losses).mean().item()
-                print(
-                    f"{self.steps} {self.elapsed:.0f}s loss {mean:.3f} rate {self._rate():.2e} held {held}", flush=True
-                )
+                print(f"{self.steps} {self.elapsed:.0f}s loss {mean:.3f} rate {self._rate():.2e}", flush=True)
                 losses.clear()
-
-    def _profile(self, corpus, rng):
-        from torch.profiler import profile, ProfilerActivity
-        torch.cuda.synchronize(); t0 = time.monotonic()
-        for _ in range(10):
-            corpus.draw(rng, self.arguments.seconds, 0.0)
-        t1 = time.monotonic(); torch.cuda.synchronize(); t2 = time.monotonic()
-        print(f"PROFILE draw host {(t1-t0)*100:.1f} ms, device {(t2-t0)*100:.1f} ms")
-        for progress in (0.0, 1.0):
-            batches = [corpus.draw(rng, self.arguments.seconds, progress) for _ in range(10)]
-            torch.cuda.synchronize(); t0 = time.monotonic()
-            for b in batches: self._loss(b)
-            t1 = time.monotonic(); torch.cuda.synchronize(); t2 = time.monotonic()
-            for b in batches: self._step(b)
-            t3 = time.monotonic(); torch.cuda.synchronize(); t4 = time.monotonic()
-            print(f"PROFILE loss host {(t1-t0)*100:.1f} device {(t2-t0)*100:.1f}; step host {(t3-t2)*100:.1f} device {(t4-t2)*100:.1f} ms; shapes", [tuple(b.audio.shape) for b in batches][:4])
-        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as p:
-            for _ in range(8): self._step(corpus.draw(rng, self.arguments.seconds, 1.0))
-            torch.cuda.synchronize()
-        print(p.key_averages().table(sort_by="self_cuda_time_total", row_limit=22, max_name_column_width=60))
 
     def _progress(self) -> float:
         return min(1.0, self.elapsed / (self.arguments.minutes * 60))
@@ -116,22 +90,23 @@ class Trainer:
         return loss.detach()
 
     def _loss(self, batch: Batch) -> torch.Tensor:
-        counts = [len(row) for row in batch.tokens]
-        padded = [row + [0] * (max(counts) - len(row)) for row in batch.tokens]
-        targets = torch.tensor(padded, device=self.device)
-        with torch.no_grad():
-            features, frames = self.model.preprocessor(input_signal=batch.audio, length=batch.lengths)
-            features = _mask_spectrum(features, frames)
+        batch = Batch(*(part.to(self.device, non_blocking=True) for part in batch))
+        features, frames = self._features(batch)
+        encoded, frames = self.encode(features, frames)
+        targets, counts = batch.targets, batch.counts
         with torch.autocast(self.device.type, torch.bfloat16):
-            encoded, frames = self.model.encoder(audio_signal=features, length=frames)
             ctc = self.ctc_head(encoded.transpose(1, 2))
-            keep = max(1, MAX_CELLS // (encoded.shape[2] * (targets.shape[1] + 1)))
-            width, length = max(counts[:keep]), int(frames[:keep].max())
-            counts = torch.tensor(counts, device=self.device)
-            predicted, _, _ = self.model.decoder(targets=targets[:keep, :width], target_length=counts[:keep])
-            joint = self.model.joint(encoder_outputs=encoded[:keep, :, :length], decoder_outputs=predicted)
-        tdt = self._tdt(joint.float(), targets[:keep, :width], frames[:keep], counts[:keep])
-        return tdt + CTC_WEIGHT * self._ctc(ctc, frames, targets, counts)
+            predicted, _, _ = self.model.decoder(targets=targets, target_length=counts)
+            joint = self.model.joint(encoder_outputs=encoded, decoder_outputs=predicted)
+        return self._tdt(joint.float(), targets, frames, counts) + CTC_WEIGHT * self._ctc(ctc, frames, targets, counts)
+
+    @torch.no_grad()
+    def _features(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        audio, lengths = distort(batch)
+        features, frames = self.model.preprocessor(input_signal=audio, length=lengths)
+        # The loss wants the longest utterance, which is the first, to fill the batch to the frame.
+        features = features[:, :, : audio.shape[1] // HOP_SAMPLES]
+        return _mask_spectrum(features, frames), frames
 
     def _tdt(
         self, joint: torch.Tensor, targets: torch.Tensor, frames: torch.Tensor, counts: torch.Tensor
@@ -159,7 +134,6 @@ class Trainer:
         state = self.arguments.state
         half = {name: value.half() for name, value in self.model.state_dict().items() if value.is_floating_point()}
         torch.save({"model": half, "ctc": self.ctc_head.state_dict()}, state / "weights.pt")
-        torch.save({name: value.half() for name, value in self.average.items()}, state / "average.pt")
         squares = [self.optimiser.state[p]["exp_avg_sq"].bfloat16() for p in self.parameters]
         progress = {"elapsed": self.elapsed, "steps": self.steps}
         torch.save({"squares": squares, **progress}, state / "optimiser.pt")
@@ -178,17 +152,24 @@ class Trainer:
         weights = torch.load(state / "weights.pt", map_location=self.device)
         self.model.load_state_dict({**self.model.state_dict(), **weights["model"]})
         self.ctc_head.load_state_dict(weights["ctc"])
-        for name, value in torch.load(state / "average.pt", map_location=self.device).items():
+        for name, value in self.model.state_dict().items():
             self.average[name].copy_(value)
         saved = torch.load(state / "optimiser.pt", map_location=self.device)
         self.elapsed, self.steps = saved["elapsed"], saved["steps"]
         for parameter, square in zip(self.parameters, saved["squares"], strict=True):
-            # The first moment starts again from zero: it is rebuilt within twenty steps.
+            # The first moment and the average start again: they are rebuilt within the first steps.
             self.optimiser.state[parameter] = {
                 "step": torch.tensor(float(self.steps), device=self.device if self.device.type == "cuda" else None),
                 "exp_avg": torch.zeros_like(parameter),
                 "exp_avg_sq": square.float(),
             }
+
+
+def _load(arguments: argparse.Namespace, tokenize: Callable[[str], list[int]]) -> Iterator[Batch]:
+    corpus = Corpus(arguments.corpus, arguments.seconds, tokenize)
+    cuda = torch.cuda.is_available()
+    loader = torch.utils.data.DataLoader(corpus, batch_size=None, num_workers=4 if cuda else 1, pin_memory=cuda)
+    return iter(loader)
 
 
 def _tokenizer(state: Path) -> Path:
@@ -255,15 +236,16 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=20, help="training time over all runs")
     parser.add_argument("--run-minutes", type=float, default=9, help="training time of this run")
     parser.add_argument("--seconds", type=float, default=700, help="audio in one batch")
+    parser.add_argument("--report", action="store_true", help="measure the test sets at the end")
     arguments = parser.parse_args()
     arguments.state.mkdir(parents=True, exist_ok=True)
     trainer = Trainer(arguments)
-    corpus = Corpus(arguments.corpus, trainer.device, trainer.model.tokenizer.text_to_ids)
     while len(list(arguments.corpus.glob("shard-?????.npz"))) < SHARDS_TO_START:
         time.sleep(0.5)
-    trainer.fit(corpus)
+    trainer.fit(_load(arguments, trainer.model.tokenizer.text_to_ids))
     trainer.save()
-    report(trainer.model, trainer.device)
+    if arguments.report:
+        report(trainer.model, trainer.device)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def _espeak(text: str, voice: str, rng: random.Random) -> bytes:
 
 
 def _flite(text: str, voice: str, rng: random.Random) -> bytes:
-    stretch = f"duration_stretch={rng.uniform(0.85, 1.2):.2f}"
+    stretch = f"duration_stretch={rng.uniform(0.8, 1.2):.2f}"
     with tempfile.NamedTemporaryFile(suffix=".wav") as out:
         subprocess.run(["flite", "-voice", voice, "--setf", stretch, "-t", text, "-o", out.name], check=True)
         return Path(out.name).read_bytes()
