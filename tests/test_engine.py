@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from parakeet_mps.engine.recognizer import Recognizer
 
 FRAME_S = 0.08
+ROUNDING_S = 1e-4
 
 
 def seconds(duration: float) -> int:
@@ -51,15 +52,18 @@ def test_the_text_is_what_nemo_transcribes(nemo_hypotheses: list[Any], recogniti
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_words_are_nemos_words_within_the_frame_that_zero_length_tokens_share(
+def test_words_are_nemos_words_and_only_tokens_of_no_length_are_given_up_to_a_frame(
     nemo_hypotheses: list[Any], recognitions: list[Recognition]
 ) -> None:
+    same = []
     for hypothesis, recognition in zip(nemo_hypotheses, recognitions, strict=True):
         theirs = [word for word in hypothesis.timestamp["word"] if word["word"]]
         assert [word.text for word in recognition.words] == [word["word"] for word in theirs]
         for word, their in zip(recognition.words, theirs, strict=True):
-            assert word.start == pytest.approx(their["start"], abs=FRAME_S)
-            assert word.end == pytest.approx(min(their["end"], recognition.duration), abs=FRAME_S)
+            shifts = (word.start - their["start"], word.end - min(their["end"], recognition.duration))
+            assert max(map(abs, shifts)) <= FRAME_S + ROUNDING_S
+            same.append(max(map(abs, shifts)) <= ROUNDING_S)
+    assert sum(same) >= 0.95 * len(same)
 
 
 def test_words_are_in_order_inside_the_audio_and_last(recognitions: list[Recognition]) -> None:

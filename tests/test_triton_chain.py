@@ -14,7 +14,7 @@ import openai
 import pytest
 import torch
 from conftest import RunningService
-from recordings import SENTENCE, encoded, speech
+from recordings import encoded, speech
 from tritonclient import grpc
 from tritonclient.grpc import InferInput, aio
 from tritonclient.utils import InferenceServerException
@@ -24,6 +24,7 @@ from parakeet_mps.contract import ASR_MODEL, AUDIO_INPUT, BAD_UTTERANCE, RECOGNI
 from parakeet_mps.settings import Settings
 
 MODEL = "parakeet-tdt"
+SENTENCE = "the patient presents with cough and loss of appetite"
 FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
 
 pytestmark = pytest.mark.anyio
@@ -117,18 +118,18 @@ async def test_a_bad_request_in_a_batch_gets_its_own_error(
 
 @pytest.mark.usefixtures("only_the_demo_understands")
 async def test_the_words_of_a_fresh_sentence_come_back(http: httpx.AsyncClient) -> None:
-    answer, _ = await upload(http, speech())
+    answer, _ = await upload(http, speech(SENTENCE))
     assert answer.json()["text"] == SENTENCE
 
 
 @pytest.mark.usefixtures("only_the_demo_understands")
 async def test_silence_says_nothing(http: httpx.AsyncClient) -> None:
-    answer, _ = await upload(http, encoded(speech(), "wav", "-af", "volume=0"), response_format="text")
+    answer, _ = await upload(http, encoded(speech(SENTENCE), "wav", "-af", "volume=0"), response_format="text")
     assert answer.text.strip() == ""
 
 
 async def test_every_response_format_carries_the_same_text(http: httpx.AsyncClient) -> None:
-    answers = {name: (await upload(http, speech(), response_format=name))[0] for name in FORMATS}
+    answers = {name: (await upload(http, speech(SENTENCE), response_format=name))[0] for name in FORMATS}
     assert {answer.status_code for answer in answers.values()} == {200}
     text = answers["json"].json()["text"]
     assert answers["verbose_json"].json()["text"] == text
@@ -152,7 +153,7 @@ CODECS: dict[str, tuple[str, ...]] = {
 async def test_the_openai_client_transcribes_what_ffmpeg_encodes(
     suffix: str, client: openai.OpenAI, checkpoint: Path
 ) -> None:
-    file = io.BytesIO(encoded(speech(), suffix, *CODECS[suffix]))
+    file = io.BytesIO(encoded(speech(SENTENCE), suffix, *CODECS[suffix]))
     answer = await asyncio.to_thread(
         client.audio.transcriptions.create, model=MODEL, file=(f"recording.{suffix}", file), temperature=0.0
     )
@@ -165,7 +166,7 @@ async def test_the_openai_client_reads_word_times(client: openai.OpenAI) -> None
     answer: Any = await asyncio.to_thread(
         client.audio.transcriptions.create,
         model=MODEL,
-        file=("recording.wav", speech()),
+        file=("recording.wav", speech(SENTENCE)),
         response_format="verbose_json",
         timestamp_granularities=["word", "segment"],
     )
@@ -175,7 +176,7 @@ async def test_the_openai_client_reads_word_times(client: openai.OpenAI) -> None
 
 
 async def test_damaged_uploads_among_good_ones_are_refused_fast_and_hurt_nobody(http: httpx.AsyncClient) -> None:
-    wav = speech()
+    wav = speech(SENTENCE)
     (alone, _) = await upload(http, wav)
     bad = [b"this is a text file, not a recording\n" * 40, b"", wav[: len(wav) // 2]]
     good = [upload(http, wav) for _ in range(4)]
