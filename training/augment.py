@@ -1,7 +1,7 @@
 """Distortions of a padded batch of waveforms, all on the batch's device.
 
-Every function takes and returns float32 [utterances, samples]. Probabilities are per utterance. What a function must not
-touch (padding, digital silence) is the caller's mask.
+Every function takes and returns float32 [utterances, samples]. Probabilities are per utterance. What a function must
+not touch (padding, digital silence) is the caller's mask.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Speaks a corpus into shards: `python corpus.py OUT --shards 400 --jobs 14`.
 
-One shard is 1,000 utterances: a .npy with their audio, int16 [samples], and a .npz with `ends` int64 [utterances] (offsets
-into the audio) and `texts`. The .npz is moved into place last, so a trainer may read the folder while it fills.
+One shard is 1,000 utterances: a .npy with their audio, int16 [samples], and a .npz with `ends` int64 [utterances]
+(offsets into the audio) and `texts`. The .npz is moved into place last, so a trainer may read the
+folder while it fills.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def write_shard(path: Path, utterances: list[tuple[str, np.ndarray]]) -> None:
     np.save(path.with_suffix(".npy"), audio)
     partial = path.with_suffix(".partial.npz")
     np.savez(partial, ends=ends, texts=np.array([text for text, _ in utterances]))
-    os.replace(partial, path)
+    partial.replace(path)
 
 
 def speak_shard(path: Path, seed: int) -> None:

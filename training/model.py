@@ -40,8 +40,8 @@ def _config(tokenizer: Path) -> dict[str, Any]:
         "tokenizer": {"dir": str(tokenizer), "type": "bpe"},
         "preprocessor": {
             "_target_": "nemo.collections.asr.modules.AudioToMelSpectrogramPreprocessor",
-            "sample_rate": 16000, "normalize": "per_feature", "window_size": 0.025, "window_stride": 0.01, "window": "hann",
-            "features": 80, "n_fft": 512, "frame_splicing": 1, "dither": 0.0, "pad_to": 0,
+            "sample_rate": 16000, "normalize": "per_feature", "window_size": 0.025, "window_stride": 0.01,
+            "window": "hann", "features": 80, "n_fft": 512, "frame_splicing": 1, "dither": 0.0, "pad_to": 0,
         },
         "encoder": {
             "_target_": "nemo.collections.asr.modules.ConformerEncoder",
@@ -49,7 +49,8 @@ def _config(tokenizer: Path) -> dict[str, Any]:
             "subsampling_factor": 8, "subsampling_conv_channels": CHANNELS, "causal_downsampling": False,
             "ff_expansion_factor": 4, "self_attention_model": "rel_pos", "n_heads": HEADS, "att_context_size": [-1, -1],
             "xscaling": False, "untie_biases": True, "pos_emb_max_len": 5000, "use_bias": False, "conv_kernel_size": 9,
-            "conv_norm_type": "batch_norm", "dropout": 0.1, "dropout_pre_encoder": 0.1, "dropout_emb": 0.0, "dropout_att": 0.1,
+            "conv_norm_type": "batch_norm", "dropout": 0.1, "dropout_pre_encoder": 0.1, "dropout_emb": 0.0,
+            "dropout_att": 0.1,
         },
         "decoder": {
             "_target_": "nemo.collections.asr.modules.RNNTDecoder", "normalization_mode": None,

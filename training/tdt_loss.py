@@ -1,4 +1,4 @@
-"""The token-and-duration transducer loss in plain tensor operations, for devices that NeMo's CUDA kernels do not run on.
+"""The token-and-duration transducer loss in plain tensor operations, for machines without CUDA.
 
 Xu et al., "Efficient Sequence Transduction by Jointly Predicting Tokens and Durations", ICML 2023, arXiv:2304.06795.
 """
@@ -20,8 +20,8 @@ def tdt_loss(
 ) -> torch.Tensor:
     """Return the mean loss per utterance.
 
-    `joint` float32 [B, T, U + 1, tokens + blank + durations] (logits, blank last of the tokens), `targets` int64 [B, U],
-    `frames` and `counts` int64 [B]; `sigma` is the paper's logit under-normalisation.
+    `joint` float32 [B, T, U + 1, tokens + blank + durations] (logits, blank last of the tokens), `targets` int64
+    [B, U], `frames` and `counts` int64 [B]; `sigma` is the paper's logit under-normalisation.
     """
     split = joint.shape[-1] - len(durations)
     tokens = joint[..., :split].log_softmax(-1) - sigma

@@ -1,7 +1,7 @@
 """Trains the demo recogniser: `python train.py --corpus DIR --state DIR --minutes 20 --run-minutes 9`.
 
-The learning rate follows the share of `--minutes` used so far over all runs, so a run may stop anywhere and the next one,
-given the same `--state`, goes on. Each run ends by measuring the test sets and writing `demo.nemo` beside the state.
+The learning rate follows the share of `--minutes` used so far over all runs, so a run may stop anywhere and the next
+one, given the same `--state`, goes on. Each run writes `demo.nemo` beside the state; `evaluate.py` measures it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,13 @@ import torch
 
 if not hasattr(
     np, "row_stack"
-):  # numba's CUDA target, which NeMo's loss compiles with, still calls this alias of NumPy 1
+):  # NumPy 1's name, which numba's CUDA target, that NeMo's loss compiles with, still uses
     np.row_stack = np.vstack
 
-from nemo.collections.asr.metrics.wer import word_error_rate
-from nemo.collections.asr.models import EncDecRNNTBPEModel
-
 from batches import Batch, Corpus, distort
-from encoder_graphs import EncoderGraphs
 from model import D_MODEL, DURATIONS, SIGMA, VOCABULARY, build, train_tokenizer
 from sentences import consultation, draw, everything_said, random_words
 from tdt_loss import tdt_loss
-from testsets import Clip, speak_tests
 
 PEAK_RATE, WARM_UP_STEPS, FINAL_SHARE = 1.2e-3, 500, 0.003
 CTC_WEIGHT = 0.3
@@ -53,7 +48,6 @@ class Trainer:
         self.average = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
         self.live = [value for value in self.model.state_dict().values() if value.is_floating_point()]
         self.averaged = [value for value in self.average.values() if value.is_floating_point()]
-        self.encode = EncoderGraphs(self.model.encoder)
         self.elapsed, self.steps = 0.0, 0
         self._resume()
 
@@ -92,9 +86,9 @@ class Trainer:
     def _loss(self, batch: Batch) -> torch.Tensor:
         batch = Batch(*(part.to(self.device, non_blocking=True) for part in batch))
         features, frames = self._features(batch)
-        encoded, frames = self.encode(features, frames)
         targets, counts = batch.targets, batch.counts
         with torch.autocast(self.device.type, torch.bfloat16):
+            encoded, frames = self.model.encoder(audio_signal=features, length=frames)
             ctc = self.ctc_head(encoded.transpose(1, 2))
             predicted, _, _ = self.model.decoder(targets=targets, target_length=counts)
             joint = self.model.joint(encoder_outputs=encoded, decoder_outputs=predicted)
@@ -183,7 +177,7 @@ def _tokenizer(state: Path) -> Path:
 
 def _mask_spectrum(features: torch.Tensor, frames: torch.Tensor) -> torch.Tensor:
     """Hide two bands of up to 12 mels and two spans of up to 5 % of each utterance (SpecAugment, arXiv:1904.08779)."""
-    utterances, mels, length = features.shape
+    _, mels, length = features.shape
     bins = torch.arange(mels, device=features.device)[None, :]
     times = torch.arange(length, device=features.device)[None, :]
     for _ in range(2):
@@ -198,37 +192,6 @@ def _span(positions: torch.Tensor, lengths: torch.Tensor, share: float) -> torch
     return (positions >= start) & (positions < start + size)
 
 
-@torch.inference_mode()
-def transcribe(model: EncDecRNNTBPEModel, clips: list[Clip], device: torch.device) -> list[str]:
-    """Return the text of each clip, in batches of 32."""
-    texts: list[str] = []
-    for start in range(0, len(clips), 32):
-        waves = [torch.from_numpy(np.ascontiguousarray(clip.audio)) for clip in clips[start : start + 32]]
-        lengths = torch.tensor([len(wave) for wave in waves], device=device)
-        audio = torch.nn.utils.rnn.pad_sequence(waves, batch_first=True).to(device)
-        features, frames = model.preprocessor(input_signal=audio, length=lengths)
-        encoded, frames = model.encoder(audio_signal=features, length=frames)
-        hypotheses = model.decoding.rnnt_decoder_predictions_tensor(
-            encoder_output=encoded, encoded_lengths=frames, return_hypotheses=True
-        )
-        texts += [hypothesis.text for hypothesis in hypotheses]
-    return texts
-
-
-def report(model: EncDecRNNTBPEModel, device: torch.device) -> None:
-    """Print the word error rate of every test set."""
-    model.eval()
-    for name, clips in speak_tests().items():
-        texts = transcribe(model, clips, device)
-        if any(clip.text for clip in clips):
-            print(f"{name:45} WER {100 * word_error_rate(texts, [clip.text for clip in clips]):6.2f} %", flush=True)
-            wrong = [(clip.text, text) for clip, text in zip(clips, texts, strict=True) if clip.text != text]
-            for pair in wrong[:3]:
-                print("    said {!r}\n    got  {!r}".format(*pair))
-        else:
-            print(f"{name:45} {sum(len(text.split()) for text in texts)} words", flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", type=Path, required=True)
@@ -236,7 +199,6 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=20, help="training time over all runs")
     parser.add_argument("--run-minutes", type=float, default=9, help="training time of this run")
     parser.add_argument("--seconds", type=float, default=700, help="audio in one batch")
-    parser.add_argument("--report", action="store_true", help="measure the test sets at the end")
     arguments = parser.parse_args()
     arguments.state.mkdir(parents=True, exist_ok=True)
     trainer = Trainer(arguments)
@@ -244,8 +206,6 @@ def main() -> None:
         time.sleep(0.5)
     trainer.fit(_load(arguments, trainer.model.tokenizer.text_to_ids))
     trainer.save()
-    if arguments.report:
-        report(trainer.model, trainer.device)
 
 
 if __name__ == "__main__":

@@ -18,10 +18,10 @@ import soxr
 SAMPLE_RATE_HZ = 16_000
 
 ACCENTS = ("en-gb", "en-gb", "en-us", "en-us", "en-gb-x-rp")
-VARIANTS = (
-    "", "", "", "+f1", "+f2", "+f3", "+f5", "+m1", "+m2", "+m3", "+m4", "+m6", "+m7", "+m8", "+klatt", "+klatt2", "+klatt4",
-    "+adam", "+linda", "+Andy", "+Annie", "+anika", "+edward", "+michel", "+steph", "+robert", "+max", "+belinda",
-)  # fmt: skip
+NAMED_VARIANTS = "adam linda Andy Annie anika edward michel steph robert max belinda"
+NUMBERED_VARIANTS = "f1 f2 f3 f5 m1 m2 m3 m4 m6 m7 m8 klatt klatt2 klatt4"
+VARIANTS = ("", "", "", *(f"+{name}" for name in f"{NUMBERED_VARIANTS} {NAMED_VARIANTS}".split()))
+
 FLITE = ("slt", "awb", "kal16", "kal")
 
 HELD_OUT_ESPEAK = ("en-us+f4", "en-gb+m5")
