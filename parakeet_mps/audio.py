@@ -21,6 +21,7 @@ _PROBE_BYTES = 1 << 20
 _TEXT_BYTES = 4096
 _RIFF_UNKNOWN_SIZE = 0x7FFF_F000
 _RIFF_SIZE_SLACK = 1024
+_MOST_RIFF_CHUNKS = 1000
 
 # FFmpeg follows what these formats refer to, local files and network addresses included, and its probe finds them
 # anywhere in its window (also behind an ID3 tag): HLS, concat, DASH (two profiles), IMF and SDP.
@@ -82,15 +83,23 @@ def _refuse_cut_short_wav(data: bytes) -> None:
     """Compare the size in a WAV's header with the bytes that came; FFmpeg would transcribe the stump in silence."""
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         return
-    at = 12
-    while at + 8 <= len(data) and data[at : at + 4] != b"data":
-        at += 8 + _chunk_size(data, at) + _chunk_size(data, at) % 2
+    at = _data_chunk(data)
     promised, present = _chunk_size(data, at), max(0, len(data) - at - 8)
     # Writers that cannot seek back leave a huge size in the header: it promises nothing.
     if not promised and not present:
         raise AudioError("The WAV file has no samples.")
     if present + _RIFF_SIZE_SLACK < promised < _RIFF_UNKNOWN_SIZE or not present:
         raise AudioError(f"The WAV file is cut short: {present} bytes of samples came, its header says {promised}.")
+
+
+def _data_chunk(data: bytes) -> int:
+    """Return where the WAV's samples are announced. Raises `AudioError` when chunks without end stand before them."""
+    at = 12
+    for _ in range(_MOST_RIFF_CHUNKS):
+        if at + 8 > len(data) or data[at : at + 4] == b"data":
+            return at
+        at += 8 + _chunk_size(data, at) + _chunk_size(data, at) % 2
+    raise AudioError("The WAV file has no samples.")
 
 
 def _chunk_size(data: bytes, at: int) -> int:

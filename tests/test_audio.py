@@ -131,6 +131,10 @@ def test_a_wav_without_samples_is_refused() -> None:
     assert "no samples" in refusal(samples_wav(b""))
 
 
+def test_a_wav_of_empty_chunks_without_end_is_refused() -> None:
+    assert "no samples" in refusal(b"RIFF\0\0\0\0WAVE" + bytes(64 << 20))
+
+
 @pytest.mark.parametrize("suffix", ["m4a", "flac"])
 def test_other_formats_that_end_too_early_are_refused(suffix: str) -> None:
     audio = encoded(speech(), suffix)
