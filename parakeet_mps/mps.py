@@ -1,7 +1,7 @@
 """One CUDA MPS control daemon, with its own pipe and log folders, started, verified and stopped. Standard library only.
 
-CUDA falls back to time slicing in silence when a client cannot reach the daemon, so reaching it is verified here, and
-each recogniser checks its share of the GPU itself. https://docs.nvidia.com/deploy/mps/index.html
+CUDA falls back to time slicing in silence when a client cannot reach the daemon, so reaching it is verified here.
+https://docs.nvidia.com/deploy/mps/index.html
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class MpsDaemon:
         """Process id of the running daemon."""
         with contextlib.suppress(OSError, ValueError):
             pid = int((self._pipe / f"{CONTROL}.pid").read_text())
-            if _runs(pid):
+            if _runs(pid) and _is_daemon(pid):
                 return pid
         return None
 
@@ -133,6 +133,12 @@ def _runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def _is_daemon(pid: int) -> bool:
+    """Tell a daemon from a process that got the number of one that is gone: the file outlives restarts and reboots."""
+    command = os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes()).split("\0")
+    return any(Path(word).name == CONTROL for word in command)
 
 
 def _wait_gone(pid: int, timeout_s: float) -> bool:

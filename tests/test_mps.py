@@ -3,16 +3,21 @@ import signal
 from pathlib import Path
 
 import pytest
+from processes import runs
 
 from parakeet_mps.mps import CONTROL, MOST_PIPE_PATH, MpsDaemon, MpsError
 
 FAKE_DAEMON = r"""#!/bin/bash
 # Behaves as nvidia-cuda-mps-control does: -d leaves a daemon with a pid file, commands come on standard input.
 pidfile="$CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid"
+if [ "${1:-}" = --daemon ]; then
+    [ -z "${FAKE_STUBBORN:-}" ] || trap "" TERM
+    while :; do sleep 0.05; done
+fi
 if [ "${1:-}" = -d ]; then
     [ -z "${FAKE_FAILS:-}" ] || { echo "An instance of this daemon is already running"; exit 1; }
     [ -z "${FAKE_UNREACHABLE:-}" ] || exit 0
-    setsid bash -c '[ -z "${FAKE_STUBBORN:-}" ] || trap "" TERM; while :; do sleep 0.05; done' </dev/null &
+    setsid bash "$0" --daemon </dev/null &
     echo $! >"$pidfile"
     env | grep ^CUDA >"$CUDA_MPS_LOG_DIRECTORY/environ"
     echo "control started" >"$CUDA_MPS_LOG_DIRECTORY/control.log"
@@ -41,13 +46,6 @@ def environ(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "mps"
-
-
-def runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
-    except OSError:
-        return False
 
 
 def test_the_daemon_runs_for_the_length_of_the_block_and_is_told_to_quit(folder: Path, environ: dict[str, str]) -> None:
@@ -101,6 +99,15 @@ def test_a_daemon_left_over_from_a_killed_service_is_replaced(folder: Path, envi
     with MpsDaemon(folder, "GPU-1", environ) as daemon:
         assert daemon.pid != old
         assert not runs(old)
+
+
+def test_a_process_that_got_the_number_of_a_daemon_long_gone_is_left_alone(
+    folder: Path, environ: dict[str, str]
+) -> None:
+    (folder / "pipe").mkdir(parents=True)
+    (folder / f"pipe/{CONTROL}.pid").write_text(str(os.getpid()))
+    with MpsDaemon(folder, "GPU-1", environ, stop_timeout_s=0.2) as daemon:
+        assert daemon.pid not in (None, os.getpid())
 
 
 def test_a_daemon_that_ignores_quit_is_killed(folder: Path, environ: dict[str, str]) -> None:

@@ -11,10 +11,13 @@ from parakeet_mps.process import ServiceFailure
 
 SLOW_FAKE = r"""#!/bin/bash
 pidfile="$CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid"
+if [ "${1:-}" = --daemon ]; then
+    while :; do sleep 0.05; done
+fi
 if [ "${1:-}" = -d ]; then
     [ -z "${FAKE_FAILS:-}" ] || exit 1
     while [ ! -e "$GATE" ]; do sleep 0.02; done
-    setsid sleep 600 </dev/null &
+    setsid bash "$0" --daemon </dev/null &
     echo $! >"$pidfile"
     exit 0
 fi
