@@ -22,6 +22,9 @@ ALIVE_POLL_S = 5.0
 UNRESPONSIVE_AFTER_S = 30.0
 """A process that answered nothing for this long counts as failed; shorter silences are load."""
 
+ENDS_WITH_PARENT = ("setpriv", "--pdeathsig", "TERM", "--")
+"""Put before a command: the kernel sends it SIGTERM when the process that started it dies, however that dies."""
+
 Check = Callable[[], Awaitable[bool]]
 
 
@@ -71,10 +74,10 @@ class ChildProcess:
         """Start the command. Raises `ServiceFailure` when there is no such program."""
         self._tail.clear()
         self.prepare()
-        command = ["setpriv", "--pdeathsig", "TERM", "--", *self.command]
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *command,
+                *ENDS_WITH_PARENT,
+                *self.command,
                 env=self.environ,
                 cwd=self.folder,
                 stdin=asyncio.subprocess.DEVNULL,
@@ -150,12 +153,18 @@ class ChildProcess:
 
 
 async def run_to_end(name: str, command: Sequence[str], environ: Mapping[str, str], folder: Path) -> str:
-    """Run a command and return its standard output; its standard error passes. Ended when this call is cancelled.
+    """Run a command and return its standard output; its standard error passes. It is ended when this call is
+    cancelled, and gets SIGTERM if this process dies first.
 
     Raises `ServiceFailure` unless it ends with status 0.
     """
     process = await asyncio.create_subprocess_exec(
-        *command, env=environ, cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+        *ENDS_WITH_PARENT,
+        *command,
+        env=environ,
+        cwd=folder,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
     )
     try:
         output, _ = await process.communicate()
@@ -188,17 +197,3 @@ async def _gone(group: int, timeout_s: float = 5.0) -> None:
         except ProcessLookupError:
             return
         await asyncio.sleep(POLL_S / 2)
-
-
-def reap_orphans() -> None:
-    """Collect ended processes that this one adopted, as process 1 or as subreaper.
-
-    An adopted process belongs to a session that one of this process's children leads. The children themselves, and
-    commands that share this session, are collected by whoever started them and must keep their exit status.
-    """
-    session = os.getsid(0)
-    for listing in Path("/proc/self/task").glob("*/children"):
-        for pid in map(int, listing.read_text().split()):
-            with contextlib.suppress(ProcessLookupError, ChildProcessError):
-                if os.getsid(pid) not in (session, pid):
-                    os.waitpid(pid, os.WNOHANG)

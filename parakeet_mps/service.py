@@ -18,12 +18,13 @@ from parakeet_mps import logs
 from parakeet_mps.http_probe import http_status, loopback
 from parakeet_mps.mps import MpsDaemon
 from parakeet_mps.mps_service import MpsService
+from parakeet_mps.orphans import adopt_orphans, reap_orphans
 from parakeet_mps.plan import Plan
 from parakeet_mps.ports import check_ports, listening_ports
-from parakeet_mps.process import ChildProcess, ServiceFailure, reap_orphans, run_to_end
+from parakeet_mps.process import ChildProcess, ServiceFailure, run_to_end
 from parakeet_mps.run_folder import RunFolder, RunFolderInUseError
 from parakeet_mps.settings import SettingError, Settings
-from parakeet_mps.supervisor import Restarts, Service, Supervisor, adopt_orphans, first_of
+from parakeet_mps.supervisor import Restarts, Service, Supervisor, first_of
 from parakeet_mps.triton_server import (
     EXIT_TIMEOUT_S,
     TritonNotFoundError,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import logging
 import time
 from collections import deque
@@ -21,8 +20,6 @@ LOG = logging.getLogger("supervisor")
 MOST_RESTARTS = 5
 RESTART_WINDOW_S = 600.0
 FIRST_DELAY_S = 1.0
-
-_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 T = TypeVar("T")
 
@@ -167,9 +164,3 @@ async def first_of(*waits: Awaitable[T]) -> T:
 
 async def _stopped(stop: asyncio.Event) -> None:
     await stop.wait()
-
-
-def adopt_orphans() -> None:
-    """Make this process the parent of every descendant whose own parent ends, as process 1 is in a container."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

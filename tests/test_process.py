@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -157,24 +158,36 @@ def test_a_missing_program_is_a_failure(tmp_path: Path) -> None:
     assert "/nonexistent/program" in asyncio.run(scenario()).tail
 
 
-def test_children_end_when_the_parent_is_killed(tmp_path: Path) -> None:
+STARTS_A_SERVICE = """
+child = ChildProcess("one", ["sleep", "600"], os.environ, pathlib.Path("/"))
+await child.start()
+print(child.pid, flush=True)
+await asyncio.sleep(600)
+"""
+
+RUNS_A_COMMAND = """
+await run_to_end("one", ["sh", "-c", "echo $$ >&2; exec sleep 600"], os.environ, pathlib.Path("/"))
+"""
+
+
+@pytest.mark.parametrize("body", [STARTS_A_SERVICE, RUNS_A_COMMAND], ids=["service", "command"])
+def test_children_end_when_the_parent_is_killed(body: str) -> None:
     program = f"""
 import asyncio, os, pathlib, sys
 sys.path.insert(0, {str(ROOT)!r})
-from parakeet_mps.process import ChildProcess
+from parakeet_mps.process import ChildProcess, run_to_end
 async def main():
-    child = ChildProcess("one", ["sleep", "600"], os.environ, pathlib.Path("/"))
-    await child.start()
-    print(child.pid, flush=True)
-    await asyncio.sleep(600)
+{textwrap.indent(body, "    ")}
 asyncio.run(main())
 """
-    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", program]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
     assert runs(child)
     parent.kill()
-    parent.communicate()
+    parent.wait()
+    parent.stdout.close()
     deadline = time.monotonic() + 10
     while runs(child) and time.monotonic() < deadline:
         pass

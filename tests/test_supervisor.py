@@ -1,14 +1,11 @@
 import asyncio
 import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from processes import ROOT, http_server, runs
+from processes import http_server, runs
 
 from parakeet_mps.process import ChildProcess, ServiceFailure
 from parakeet_mps.supervisor import Restarts, Supervisor
@@ -200,34 +197,3 @@ def test_restarts_wait_longer_each_time_and_the_allowance_comes_back() -> None:
     restarts = Restarts(most=5, window_s=600)
     assert [restarts.next_delay_s(float(now)) for now in range(6)] == [1, 2, 4, 8, 16, None]
     assert restarts.next_delay_s(700.0) == 1
-
-
-def test_processes_whose_parent_ended_are_collected(tmp_path: Path) -> None:
-    program = f"""
-import asyncio, os, signal, sys
-sys.path.insert(0, {str(ROOT)!r})
-from parakeet_mps.process import ChildProcess, reap_orphans
-from parakeet_mps.supervisor import adopt_orphans
-import pathlib
-async def main():
-    adopt_orphans()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, reap_orphans)
-    script = "(sleep 0.3 & echo $! > orphan; sleep 0.1) & exec sleep 600"
-    child = ChildProcess("one", ["sh", "-c", script], os.environ, pathlib.Path.cwd())
-    await child.start()
-    orphan = pathlib.Path("orphan")
-    while not orphan.exists() or not orphan.read_text():
-        await asyncio.sleep(0.01)
-    print(orphan.read_text(), flush=True)
-    await asyncio.sleep(600)
-asyncio.run(main())
-"""
-    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
-    assert parent.stdout is not None
-    orphan = Path("/proc") / parent.stdout.readline().strip()
-    deadline = time.monotonic() + 15
-    while orphan.exists() and time.monotonic() < deadline:
-        pass
-    parent.terminate()
-    parent.communicate()
-    assert not orphan.exists()
