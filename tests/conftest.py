@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,12 +20,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import pytest
 import torch
-from recordings import speech
-from sentences import consultation, draw
 
 from parakeet_mps.audio import decode
 from parakeet_mps.checkpoint import ROOT, resolve
 from parakeet_mps.settings import Settings
+from processes import free_port
+from recordings import speech
+from sentences import consultation, draw
 
 if TYPE_CHECKING:
     from parakeet_mps.engine.recognizer import Recognizer
@@ -41,6 +41,12 @@ class RunningService:
 
     url: str
     triton_url: str
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop of asynchronous tests."""
+    return "asyncio"
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +78,7 @@ def clips() -> list[torch.Tensor]:
 def service(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     """The whole service on the CPU, started once."""
     folder = tmp_path_factory.mktemp("service")
-    http, grpc, triton_http, metrics = free_ports(4)
+    http, grpc, triton_http, metrics = (free_port() for _ in range(4))
     environ = {
         **os.environ,
         "MODEL": str(checkpoint),
@@ -94,15 +100,6 @@ def service(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(STOP_LIMIT_S)
-
-
-def free_ports(count: int) -> list[int]:
-    """Return different ports that nobody listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [server.getsockname()[1] for server in sockets]
-    for server in sockets:
-        server.close()
-    return ports
 
 
 def wait_for(ready: Path, process: subprocess.Popen[bytes], log: Path) -> None:

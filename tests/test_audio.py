@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from recordings import duration_s, encoded, piped, samples_wav, speech
 
 from parakeet_mps.audio import decode, downmix
 from parakeet_mps.contract import SAMPLE_RATE_HZ
 from parakeet_mps.errors import AudioError
+from recordings import duration_s, encoded, piped, samples_wav, speech
 
 MAX_AUDIO_S = 60.0
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from hub import Hub
 
+from hub import Hub
 from parakeet_mps.checkpoint import ROOT, CheckpointNotFoundError, resolve
 
 WEIGHTS = bytes(range(256)) * 4096

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +88,20 @@ def test_an_utterance_gives_the_same_text_alone_and_in_mixed_company(
 ) -> None:
     company = [clips[0], torch.cat(clips[:6]), clips[1], torch.randn(seconds(0.3)) * 0.1, torch.cat(clips[6:8])]
     assert texts(recognizer.recognize(company)) == [texts(recognizer.recognize([clip]))[0] for clip in company]
+
+
+def test_the_weights_of_the_gpu_give_the_same_text(
+    checkpoint: Path, clips: list[torch.Tensor], recognitions: list[Recognition]
+) -> None:
+    from parakeet_mps.engine.loading import halve, load_model
+    from parakeet_mps.engine.recognizer import Recognizer
+
+    model = load_model(checkpoint, torch.device("cpu"))
+    halve(model)
+    results = Recognizer(model, max_samples=seconds(60)).recognize(clips[:10])
+    assert texts(results) == [recognition.text for recognition in recognitions[:10]]
+    assert model.preprocessor.featurizer.fb.dtype == torch.float32
+    assert all(isinstance(json.loads(result.to_json()), dict) for result in results if isinstance(result, Recognition))
 
 
 def test_results_come_in_the_order_of_the_utterances(recognizer: Recognizer, clips: list[torch.Tensor]) -> None:

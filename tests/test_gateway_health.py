@@ -8,19 +8,14 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fakes import FakeTranscriber
 
+from fakes import FakeTranscriber
 from parakeet_mps.errors import DeadlineError, UnavailableError
 from parakeet_mps.gateway.app import create_app
 from parakeet_mps.gateway.health import Health
 from parakeet_mps.settings import Settings
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

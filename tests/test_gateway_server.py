@@ -15,28 +15,23 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+
+from processes import ROOT, free_port
 from recordings import speech
 
-ROOT = Path(__file__).parents[1]
 START_TIMEOUT_S = 90.0
-
-
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Gateway:
     """A running `server.py`."""
 
     def __init__(self, run_dir: Path) -> None:
-        self.port = unused_port()
+        self.port = free_port()
         self.environ = os.environ | {
             "HOST": "127.0.0.1",
             "PORT": str(self.port),
             "GATEWAY_WORKERS": "2",
-            "TRITON_URL": f"127.0.0.1:{unused_port()}",
+            "TRITON_URL": f"127.0.0.1:{free_port()}",
             "RUN_DIR": str(run_dir),
             "WEDGE_SENTINEL": str(run_dir / "wedged"),
         }

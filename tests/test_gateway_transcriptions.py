@@ -9,22 +9,17 @@ from typing import Any
 
 import httpx
 import pytest
-from fakes import HELLO, FakeTranscriber
 from openai import AsyncOpenAI
-from recordings import duration_s, encoded, samples_wav, speech
 
+from fakes import HELLO, FakeTranscriber
 from parakeet_mps.errors import AudioError, DeadlineError, UnavailableError
 from parakeet_mps.gateway.app import create_app
 from parakeet_mps.settings import Settings
+from recordings import duration_s, encoded, samples_wav, speech
 
 pytestmark = pytest.mark.anyio
 SETTINGS = Settings(max_upload_mb=1, max_audio_s=20, request_timeout_s=5)
 PATH = "/v1/audio/transcriptions"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

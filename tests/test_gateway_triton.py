@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 import torch
 from tritonclient.utils import InferenceServerException
@@ -11,18 +9,12 @@ from tritonclient.utils import InferenceServerException
 from parakeet_mps.contract import BAD_UTTERANCE
 from parakeet_mps.errors import AudioError, DeadlineError, UnavailableError
 from parakeet_mps.gateway.triton import TritonTranscriber, known_failure
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
+from processes import free_port
 
 
 @pytest.fixture
 def unused_url() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 @pytest.mark.parametrize(

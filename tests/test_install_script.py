@@ -3,6 +3,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from processes import ROOT
 
 SCRIPT = ROOT / "scripts/install.sh"

@@ -3,9 +3,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from processes import runs
 
 from parakeet_mps.mps import CONTROL, MOST_PIPE_PATH, MpsDaemon, MpsError
+from processes import runs
 
 FAKE_DAEMON = r"""#!/bin/bash
 # Behaves as nvidia-cuda-mps-control does: -d leaves a daemon with a pid file, commands come on standard input.

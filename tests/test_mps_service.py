@@ -3,11 +3,11 @@ import os
 from pathlib import Path
 
 import pytest
-from processes import runs
 
 from parakeet_mps.mps import CONTROL, MpsDaemon
 from parakeet_mps.mps_service import MpsService
 from parakeet_mps.process import ServiceFailure
+from processes import runs
 
 SLOW_FAKE = r"""#!/bin/bash
 pidfile="$CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid"

@@ -2,10 +2,10 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from processes import free_port
 
 from parakeet_mps.ports import Port, check_ports, listening_ports
 from parakeet_mps.settings import SettingError, Settings
+from processes import free_port
 
 
 @pytest.fixture

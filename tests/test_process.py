@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import ROOT, group_members, http_server, runs
 
 from parakeet_mps.process import ChildProcess, ServiceFailure, run_to_end
+from processes import ROOT, group_members, http_server, runs
 
 ENVIRON = {"PATH": os.environ["PATH"]}
 

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from parakeet_mps.gateway.catalogue import MODEL_ID
+from parakeet_mps.settings import Settings
 from processes import ROOT, free_port, runs
 
 STAND_IN = """#!/usr/bin/env bash
@@ -100,6 +104,16 @@ def test_it_shows_the_command_and_the_answer_and_ctrl_c_stops_the_service(
     assert "service stopped" in terminal.read_until("service stopped")
     terminal.process.wait(timeout=20)
     assert not runs(service)
+
+
+def test_its_defaults_are_those_of_the_settings_and_the_catalogue() -> None:
+    script = (ROOT / "scripts/serve.sh").read_text()
+    settings = Settings()
+    assert set(re.findall(r"\$\{(\w+):-([^}]*)\}", script)) == {
+        ("PORT", str(settings.port)),
+        ("RUN_DIR", settings.run_dir),
+    }
+    assert f"-F model={MODEL_ID} " in script
 
 
 def test_a_service_that_does_not_start_ends_it_with_its_status(checkout: Path, terminals: list[Terminal]) -> None:

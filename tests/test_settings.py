@@ -1,5 +1,6 @@
 import pytest
 
+from parakeet_mps.contract import PREFERRED_BATCH_SIZES
 from parakeet_mps.settings import AUTO, SettingError, Settings, describe
 
 
@@ -17,6 +18,10 @@ def test_an_empty_variable_means_the_default_but_empty_cuda_visible_devices_mean
     settings = Settings.from_env({"PORT": "", "CUDA_VISIBLE_DEVICES": ""})
     assert settings.port == 8002
     assert settings.cuda_visible_devices == ""
+
+
+def test_the_largest_preferred_batch_is_the_default_maximum() -> None:
+    assert Settings().max_batch_size == max(PREFERRED_BATCH_SIZES)
 
 
 def test_a_count_may_be_left_to_the_planner() -> None:

@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import ROOT, free_port, runs
 
 from parakeet_mps.run_folder import RunFolder
+from processes import ROOT, free_port, runs
 
 SCRIPT = ROOT / "start-single-container.sh"
 

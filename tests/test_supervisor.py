@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from processes import http_server, runs
 
 from parakeet_mps.process import ChildProcess, ServiceFailure
 from parakeet_mps.supervisor import Restarts, Supervisor
+from processes import http_server, runs
 
 NO_WAIT = {"first_delay_s": 0.0}
 

@@ -7,9 +7,9 @@ import math
 import re
 
 import pytest
-from fakes import HELLO
 from openai.types.audio import TranscriptionVerbose
 
+from fakes import HELLO
 from parakeet_mps.contract import Recognition, Token, Word
 from parakeet_mps.transcripts import Granularity, ResponseFormat, Segment, Transcript, render
 

@@ -13,26 +13,21 @@ import httpx
 import openai
 import pytest
 import torch
-from conftest import RunningService
-from recordings import encoded, speech
 from tritonclient import grpc
 from tritonclient.grpc import InferInput, aio
 from tritonclient.utils import InferenceServerException
 
+from conftest import RunningService
 from parakeet_mps.checkpoint import ROOT
 from parakeet_mps.contract import ASR_MODEL, AUDIO_INPUT, BAD_UTTERANCE, RECOGNITION_OUTPUT, Recognition
 from parakeet_mps.settings import Settings
+from recordings import encoded, speech
 
 MODEL = "parakeet-tdt"
 SENTENCE = "the patient presents with cough and loss of appetite"
 FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy
 import pytest
 import tritonclient.grpc as triton
-from processes import free_port
 
 from parakeet_mps.hardware import Gpu, Hardware
 from parakeet_mps.plan import Plan, make_plan
@@ -21,6 +20,7 @@ from parakeet_mps.triton_server import (
     server_command,
     server_environ,
 )
+from processes import free_port
 
 PLAN = make_plan(Settings(), Hardware(cpu_cores=2, memory_mb=8192, shm_mb=1024))
 INSTALLATION = TritonInstallation(Path("/opt/tritonserver/bin/tritonserver"), Path("/opt/tritonserver/backends"))
