@@ -49,7 +49,7 @@ def serve() -> None:
         log_level=settings.log_level,
         access_log=False,  # the app logs its own
         timeout_graceful_shutdown=settings.stop_timeout_s,
-        timeout_worker_healthcheck=60,  # a worker that imports torch on a busy machine is not dead
+        timeout_worker_healthcheck=20,  # importing torch takes less, the supervisor grants more: uvicorn is deaf meanwhile
     )
 
 
