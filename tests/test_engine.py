@@ -90,6 +90,7 @@ def test_an_utterance_gives_the_same_text_alone_and_in_mixed_company(
     assert texts(recognizer.recognize(company)) == [texts(recognizer.recognize([clip]))[0] for clip in company]
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_the_weights_of_the_gpu_give_the_same_text(
     checkpoint: Path, clips: list[torch.Tensor], recognitions: list[Recognition]
 ) -> None:

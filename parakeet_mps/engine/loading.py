@@ -35,11 +35,16 @@ def load_model(path: str | Path, device: torch.device) -> Any:
     model.preprocessor.featurizer.dither = 0.0
     model.preprocessor.featurizer.pad_to = 0
     if device.type == "cuda":
-        for part in (model.encoder, model.decoder, model.joint):
-            part.to(torch.bfloat16)
+        halve(model)
     model.eval()
     model.freeze()
     return model
+
+
+def halve(model: Any) -> None:
+    """Turn the weights to bf16, all but the features', whose logarithms and means need fp32."""
+    for part in (model.encoder, model.decoder, model.joint):
+        part.to(torch.bfloat16)
 
 
 def _restore(path: str | Path, device: torch.device) -> Any:
