@@ -25,13 +25,13 @@ class ConfigError(ValueError):
     """A value cannot be written into a Triton configuration."""
 
 
-class Word(str):
+class Identifier(str):
     """An enumeration value or boolean: written without quotes."""
 
     __slots__ = ()
 
 
-Value = str | int | Word | list["Value"] | dict[str, "Value"]
+Value = str | int | Identifier | list["Value"] | dict[str, "Value"]
 
 
 class Locations(NamedTuple):
@@ -61,7 +61,7 @@ def recogniser_config(plan: Plan, locations: Locations) -> ModelConfig:
             "backend": "python",
             "max_batch_size": plan.max_batch_size.value,
             # Without allow_ragged_batch, requests of different lengths never share a batch.
-            "input": [_tensor(AUDIO_INPUT, "TYPE_FP32") | {"allow_ragged_batch": Word("true")}],
+            "input": [_tensor(AUDIO_INPUT, "TYPE_FP32") | {"allow_ragged_batch": Identifier("true")}],
             "output": [_tensor(RECOGNITION_OUTPUT, "TYPE_UINT8")],
             "dynamic_batching": _batching(plan),
             "instance_group": [_instance_group(plan)],
@@ -98,7 +98,7 @@ def write_repository(plan: Plan, locations: Locations, source: Path, target: Pat
 
 
 def _tensor(name: str, data_type: str) -> dict[str, Value]:
-    return {"name": name, "data_type": Word(data_type), "dims": [-1]}
+    return {"name": name, "data_type": Identifier(data_type), "dims": [-1]}
 
 
 def _batching(plan: Plan) -> dict[str, Value]:
@@ -107,9 +107,9 @@ def _batching(plan: Plan) -> dict[str, Value]:
         "preferred_batch_size": sizes,
         "max_queue_delay_microseconds": plan.batch_delay_ms.value * 1000,
         "default_queue_policy": {
-            "timeout_action": Word("REJECT"),
+            "timeout_action": Identifier("REJECT"),
             "default_timeout_microseconds": plan.queue_timeout_s.value * 1_000_000,
-            "allow_timeout_override": Word("true"),
+            "allow_timeout_override": Identifier("true"),
             "max_queue_size": plan.max_queue_size.value,
         },
     }
@@ -118,9 +118,9 @@ def _batching(plan: Plan) -> dict[str, Value]:
 def _instance_group(plan: Plan) -> dict[str, Value]:
     count = plan.instances.value
     if plan.device.value == "cpu":
-        return {"count": count, "kind": Word("KIND_CPU")}
+        return {"count": count, "kind": Identifier("KIND_CPU")}
     # The server sees the chosen GPU alone, as number 0.
-    return {"count": count, "kind": Word("KIND_GPU"), "gpus": [0]}
+    return {"count": count, "kind": Identifier("KIND_GPU"), "gpus": [0]}
 
 
 def _parameter(key: str, value: str) -> dict[str, Value]:
@@ -151,4 +151,4 @@ def _scalar(name: str, value: Value) -> str:
         raise ConfigError(f"{name}: {value!r} still holds a placeholder")
     if any(ord(character) < 32 for character in value):
         raise ConfigError(f"{name}: {value!r} holds a control character")
-    return str(value) if isinstance(value, Word) else json.dumps(value, ensure_ascii=False)
+    return str(value) if isinstance(value, Identifier) else json.dumps(value, ensure_ascii=False)

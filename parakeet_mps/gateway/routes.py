@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-import torch
 from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse, Response
 
 from parakeet_mps.contract import SAMPLE_RATE_HZ, Recognition
 from parakeet_mps.errors import DeadlineError
-from parakeet_mps.gateway import catalogue, metrics
+from parakeet_mps.gateway import catalogue
 from parakeet_mps.gateway.decoding import Decoder
 from parakeet_mps.gateway.health import Health
-from parakeet_mps.gateway.metrics import Metrics
+from parakeet_mps.gateway.metrics import CONTENT_TYPE, Metrics
 from parakeet_mps.gateway.transcriber import Transcriber
 from parakeet_mps.gateway.transcription_form import TranscriptionForm, sent_fields
 from parakeet_mps.transcripts import Transcript, render
@@ -83,11 +82,11 @@ class Routes:
 
     async def metrics(self) -> Response:
         """Return the metrics of all workers for Prometheus."""
-        return Response(self._metrics.exposition(), media_type=metrics.CONTENT_TYPE)
+        return Response(self._metrics.exposition(), media_type=CONTENT_TYPE)
 
     async def _recognise(self, form: TranscriptionForm) -> Recognition:
         with self._metrics.stage("decode"):
-            waveform: torch.Tensor = await self._decoder.decode(form.file.file)
+            waveform = await self._decoder.decode(form.file.file)
         with self._metrics.stage("inference"):
             recognition = await self._transcriber.transcribe(waveform, self._timeout_s)
         self._health.proved()
