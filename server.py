@@ -49,7 +49,7 @@ def serve() -> None:
         log_level=settings.log_level,
         access_log=False,  # the app logs its own
         timeout_graceful_shutdown=settings.stop_timeout_s,
-        timeout_worker_healthcheck=20,  # importing torch takes less, the supervisor grants more: uvicorn is deaf meanwhile
+        timeout_worker_healthcheck=20,  # uvicorn is deaf meanwhile: importing torch takes less, stopping may take more
     )
 
 
