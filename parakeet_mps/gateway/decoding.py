@@ -1,34 +1,144 @@
-"""Uploads are decoded in a few threads of their own, so that the event loop never waits for FFmpeg."""
+"""Uploads are decoded in processes of their own, block by block, as fast as somebody takes the blocks."""
 
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+import contextlib
+import logging
+import socket
+import time
+from collections.abc import AsyncIterator
 from typing import BinaryIO
 
 import torch
 
-from parakeet_mps.audio import decode
+from parakeet_mps.audio import messages
+from parakeet_mps.contract import SAMPLE_RATE_HZ
+from parakeet_mps.errors import AudioError
+from parakeet_mps.gateway.decoding_process import DecodingProcess, ForkServer
 
-DECODER_THREADS = 2
-"""FFmpeg and torch release the GIL; two threads keep a worker busy, and bound the memory that uploads take."""
+MAX_PROCESSES = 64
+"""Files decoded at once by one gateway process; a process takes about 25 MB, up to 0.5 GB on a hostile file."""
+
+PATIENCE_S = 20.0
+"""Time a file may take to decode, and a tenth of its audio's length on top. Decoding takes about a thousandth."""
+_AUDIO_S_PER_S = 10.0
+
+_FLOAT32_BYTES = 4
+_BLOCK_BYTES = 10 * SAMPLE_RATE_HZ * _FLOAT32_BYTES
+
+_log = logging.getLogger(__name__)
+
+
+class Decoded:
+    """The audio of one upload, while it is being decoded."""
+
+    def __init__(self, process: DecodingProcess, max_audio_s: float, patience_s: float) -> None:
+        self._process = process
+        self._max_samples = int(max_audio_s * SAMPLE_RATE_HZ)
+        self._time_left_s = patience_s
+        self._samples = 0
+        self._next: torch.Tensor | None = None
+        self.warning: str | None = None
+        """Set after the last chunk when the file is cut short or damaged: a sentence in English."""
+
+    async def begin(self) -> None:
+        """Wait for the first chunk, so that what cannot be decoded at all is refused now. Raises `AudioError`."""
+        self._next = await self._receive()
+
+    async def chunks(self) -> AsyncIterator[torch.Tensor]:
+        """Yield the audio once: float32 [samples] mono at `SAMPLE_RATE_HZ`, 10 s each but the last.
+
+        Raises `AudioError` when the file cannot be decoded, or no further.
+        """
+        while self._next is not None:
+            yield self._next
+            self._next = await self._receive()
+
+    async def _receive(self) -> torch.Tensor | None:
+        kind, body = await self._message()
+        if kind == messages.AUDIO and body and len(body) % _FLOAT32_BYTES == 0:
+            return self._counted(torch.frombuffer(bytearray(body), dtype=torch.float32))
+        text = body[: messages.MAX_TEXT_BYTES].decode(errors="replace")
+        if kind == messages.REFUSED:
+            raise AudioError(text)
+        if kind != messages.END:
+            raise _broken()
+        self.warning = text or None
+        return None
+
+    async def _message(self) -> tuple[bytes, bytes]:
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(self._time_left_s):
+                return await self._process.receive(_BLOCK_BYTES)
+        except TimeoutError:
+            _log.warning("a file took too long to decode; its process is killed")
+            raise AudioError("The file takes too long to decode.") from None
+        except (EOFError, OSError):
+            raise _broken() from None
+        finally:
+            self._time_left_s -= time.monotonic() - began
+
+    def _counted(self, chunk: torch.Tensor) -> torch.Tensor:
+        self._samples += chunk.numel()
+        if self._samples > self._max_samples:
+            raise _broken()
+        self._time_left_s += chunk.numel() / SAMPLE_RATE_HZ / _AUDIO_S_PER_S
+        return chunk
 
 
 class Decoder:
     """Decodes uploads of at most `max_audio_s` seconds."""
 
-    def __init__(self, max_audio_s: float) -> None:
+    def __init__(self, max_audio_s: float, patience_s: float = PATIENCE_S) -> None:
         self._max_audio_s = max_audio_s
-        self._threads = ThreadPoolExecutor(DECODER_THREADS, thread_name_prefix="decoder")
+        self._patience_s = patience_s
+        self._server = ForkServer()
+        self._places = asyncio.Semaphore(MAX_PROCESSES)
 
-    async def decode(self, upload: BinaryIO) -> torch.Tensor:
-        """Return the upload's waveform, see `audio.decode`. Raises `AudioError`."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._read_and_decode, upload)
+    def start(self) -> None:
+        """Start what the first upload would otherwise wait for."""
+        self._server.start()
 
-    def _read_and_decode(self, upload: BinaryIO) -> torch.Tensor:
-        upload.seek(0)
-        return decode(upload.read(), self._max_audio_s)
+    @contextlib.asynccontextmanager
+    async def open(self, upload: BinaryIO) -> AsyncIterator[Decoded]:
+        """Decode a spooled upload, or a file on disk, while the context lasts; leaving it ends the work at once.
+
+        Raises `AudioError` when the first seconds cannot be decoded, `UnavailableError` when nothing can.
+        """
+        async with self._places:
+            file = await asyncio.to_thread(_descriptor, upload)
+            with self._server.fork(file, self._max_audio_s) as stream:
+                process = await self._meet(stream)
+                try:
+                    decoded = Decoded(process, self._max_audio_s, self._patience_s)
+                    await decoded.begin()
+                    yield decoded
+                finally:
+                    process.kill()
 
     def close(self) -> None:
-        """Let running decodes finish and take no more."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """Stop all decoding."""
+        self._server.close()
+
+    async def _meet(self, stream: socket.socket) -> DecodingProcess:
+        try:
+            async with asyncio.timeout(self._patience_s):
+                return await DecodingProcess.meet(stream)
+        except TimeoutError:
+            self._server.close()  # it answers nobody: the next upload starts another
+            raise _broken() from None
+
+
+def _descriptor(upload: BinaryIO) -> int:
+    """Return the descriptor of a file on disk; a spooled upload is written there now."""
+    upload.flush()
+    descriptor = upload.fileno()
+    upload.flush()  # what was spooled until now
+    return descriptor
+
+
+def _broken() -> AudioError:
+    _log.warning("a file broke its decoding process")
+    return AudioError("The file cannot be decoded.")

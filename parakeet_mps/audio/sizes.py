@@ -1,0 +1,127 @@
+"""What a container's header says of the file's size, against the bytes that are there.
+
+FFmpeg decodes the stump of a file in silence; the header knows that there was more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from parakeet_mps.audio.source import Source
+from parakeet_mps.errors import AudioError
+
+_MOST_CHUNKS = 1000
+_UNKNOWN_FROM = 0x7FFF_0000
+"""Writers that cannot seek back leave this size or more in a 32-bit header: it promises nothing."""
+_RF64_UNKNOWN_FROM = 1 << 62
+_SLACK_BYTES = 1024
+_EBML_HEADER = b"\x1a\x45\xdf\xa3"
+_SEGMENT = b"\x18\x53\x80\x67"
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes that the header promises, and bytes that came. `misleading`: the promise is less than there is."""
+
+    promised: int = 0
+    present: int = 0
+    misleading: bool = False
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether the end is missing."""
+        return self.present + _SLACK_BYTES < self.promised
+
+
+def sizes(source: Source) -> Sizes:
+    """Read the sizes of WAV, RF64, AIFF, AVI, CAF and Matroska; of other kinds the header says none.
+
+    Raises `AudioError` on a WAV without samples.
+    """
+    head = source.peek(0, 12)
+    if head[:4] in (b"RIFF", b"RF64", b"BW64") and head[8:] == b"WAVE":
+        return _wav(source)
+    if head[:4] == b"RIFF":
+        return Sizes(_bounded(int.from_bytes(head[4:8], "little") + 8), source.size)
+    if head[:4] == b"FORM":
+        return Sizes(_bounded(int.from_bytes(head[4:8], "big") + 8), source.size)
+    if head[:4] == b"caff":
+        return _caf(source)
+    if head[:4] == _EBML_HEADER:
+        return _matroska(source)
+    return Sizes()
+
+
+def _bounded(size: int) -> int:
+    return size if size < _UNKNOWN_FROM else 0
+
+
+def _wav(source: Source) -> Sizes:
+    long_size = None
+    for name, at, size in _chunks(source, 12):
+        if name == b"ds64":
+            long_size = int.from_bytes(source.peek(at + 16, 8), "little")
+        if name == b"data":
+            return _wav_samples(source, at, size, long_size)
+    raise AudioError("The WAV file has no samples.")
+
+
+def _wav_samples(source: Source, at: int, size: int, long_size: int | None) -> Sizes:
+    present = source.size - at
+    if present <= 0:
+        raise AudioError("The WAV file has no samples: it ends with its header.")
+    promised = _bounded(size)
+    if long_size is not None and size == 0xFFFF_FFFF:
+        promised = long_size if long_size < _RF64_UNKNOWN_FROM else 0
+    return Sizes(promised, present, misleading=0 < promised < present and not _chunk_follows(source, at + promised))
+
+
+def _chunk_follows(source: Source, at: int) -> bool:
+    """Say whether a chunk, or a little padding, stands where the samples are said to end."""
+    if source.size - at <= _SLACK_BYTES:
+        return True
+    at += at % 2
+    name, size = source.peek(at, 4), int.from_bytes(source.peek(at + 4, 4), "little")
+    return name.isascii() and name.decode("ascii").isprintable() and at + 8 + size <= source.size + _SLACK_BYTES
+
+
+def _chunks(source: Source, at: int) -> Iterator[tuple[bytes, int, int]]:
+    """Yield name, place of the content and size of each RIFF chunk from `at` on."""
+    for _ in range(_MOST_CHUNKS):
+        header = source.peek(at, 8)
+        if len(header) < 8:
+            return
+        size = int.from_bytes(header[4:], "little")
+        yield header[:4], at + 8, size
+        at += 8 + size + size % 2
+
+
+def _caf(source: Source) -> Sizes:
+    at = 8
+    for _ in range(_MOST_CHUNKS):
+        header = source.peek(at, 12)
+        size = int.from_bytes(header[4:], "big", signed=True)
+        if len(header) < 12 or size < 0:
+            break
+        if header[:4] == b"data":
+            return Sizes(size, source.size - at - 12)
+        at += 12 + size
+    return Sizes()
+
+
+def _matroska(source: Source) -> Sizes:
+    """Compare with the end of the segment, which follows the EBML header. https://www.rfc-editor.org/rfc/rfc8794"""
+    header_size, length = _vint(source.peek(4, 8))
+    at = 4 + length + header_size
+    if source.peek(at, 4) != _SEGMENT:
+        return Sizes()
+    size, length = _vint(source.peek(at + 4, 8))
+    is_unknown = size == (1 << 7 * length) - 1
+    return Sizes(0 if is_unknown else at + 4 + length + size, source.size)
+
+
+def _vint(data: bytes) -> tuple[int, int]:
+    """Return value and length of an EBML variable-length integer."""
+    length = 9 - data[0].bit_length() if data and data[0] else 1
+    return int.from_bytes(data[:length], "big") & ((1 << 7 * length) - 1), length

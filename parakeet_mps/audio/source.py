@@ -1,0 +1,85 @@
+"""The bytes of an upload, read where they lie and never all at once."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+_ID3_HEADER_BYTES = 10
+_MOST_ID3_TAGS = 16
+
+
+class Source:
+    """A seekable file without the ID3 tags in front, whose cover art hides the audio from FFmpeg's probe.
+
+    Reads by position, so that the file offset, which other processes may share, does not matter. Has the methods that
+    PyAV asks of a file: `read`, `seek`, `tell`.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._whole_size = os.fstat(descriptor).st_size
+        self._begin = self._after_id3()
+        self.size = self._whole_size - self._begin
+        self._at = 0
+
+    @classmethod
+    def of(cls, data: bytes | Path) -> Source:
+        """Return a source over bytes, or over a file that is opened here."""
+        if isinstance(data, Path):
+            return cls(os.open(data, os.O_RDONLY))
+        with tempfile.TemporaryFile() as file:
+            file.write(data)
+            file.flush()
+            return cls(os.dup(file.fileno()))
+
+    def peek(self, offset: int, size: int) -> bytes:
+        """Return up to `size` bytes from `offset` on."""
+        return self._pread(self._begin + offset, size)
+
+    def read(self, size: int) -> bytes:
+        """Return up to `size` of the next bytes."""
+        data = self.peek(self._at, size)
+        self._at += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move to `offset`; return it."""
+        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.size}[whence]
+        self._at = max(0, origin + offset)
+        return self._at
+
+    def tell(self) -> int:
+        """Return the position of the next byte."""
+        return self._at
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _pread(self, offset: int, size: int) -> bytes:
+        return os.pread(self._descriptor, size, offset) if offset < self._whole_size else b""
+
+    def _after_id3(self) -> int:
+        """Return where the file begins behind its ID3v2 tags. https://id3.org/id3v2.4.0-structure"""
+        at = 0
+        for _ in range(_MOST_ID3_TAGS):
+            header = self._pread(at, _ID3_HEADER_BYTES)
+            if len(header) < _ID3_HEADER_BYTES or header[:3] != b"ID3" or max(header[6:]) > 0x7F:
+                break
+            size = int.from_bytes(header[6:], "big")
+            size = sum((size >> 8 * byte & 0x7F) << 7 * byte for byte in range(4))
+            has_footer = header[5] & 0x10
+            at += _ID3_HEADER_BYTES * (2 if has_footer else 1) + size
+        return min(at, self._whole_size)

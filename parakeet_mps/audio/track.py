@@ -1,0 +1,95 @@
+"""The audio track of an open container: its frames in time, and what was wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import av
+import numpy as np
+from av.audio.frame import AudioFrame
+from av.audio.stream import AudioStream
+from av.container import InputContainer
+from av.packet import Packet
+from numpy.typing import NDArray
+
+from parakeet_mps.audio.source import Source
+from parakeet_mps.audio.timeline import Timeline
+
+_MOST_READ_ERRORS = 64
+_VBR_HEADER_BYTES = 4096
+_HONEST_FORMATS = frozenset({"wav", "w64", "aiff", "caf", "flac", "mov,mp4,m4a,3gp,3g2,mj2", "wv", "tta", "ape"})
+"""Their headers count samples; of other formats FFmpeg estimates the duration."""
+
+_FULL_SCALE = {"u8": 128.0, "s16": 2.0**15, "s32": 2.0**31, "s64": 2.0**63, "flt": 1.0, "dbl": 1.0}
+
+
+class Track:
+    """Decodes one track. Damaged packets are counted and left out."""
+
+    def __init__(self, container: InputContainer, stream: AudioStream, source: Source) -> None:
+        self._container = container
+        self._stream = stream
+        self._source = source
+        self.damaged = 0
+        self.ends_in_damage = False
+
+    def frames(self) -> Iterator[tuple[AudioFrame, float]]:
+        """Yield each frame and the silence (s) that lies before it."""
+        began = self._container.start_time
+        timeline = Timeline(None if began is None else began / av.time_base)
+        for packet in self._packets():
+            for frame in self._decoded(packet):
+                if frame.samples and frame.sample_rate:
+                    yield frame, timeline.gap_s(frame.time, frame.samples / frame.sample_rate)
+
+    def promised_s(self) -> float | None:
+        """Return the duration that the header gives, None when it gives none that can be relied on."""
+        name = self._container.format.name
+        if name in _HONEST_FORMATS or (name == "mp3" and self._has_vbr_header()):
+            duration, unit = self._stream.duration, self._stream.time_base
+            return None if duration is None or unit is None else float(duration * unit)
+        if name == "matroska,webm" and len(self._container.streams) == 1 and self._container.duration:
+            return self._container.duration / av.time_base
+        return None
+
+    def estimated_s(self) -> float:
+        """Return the duration as FFmpeg sees it, which may be far off; 0 when it has no idea."""
+        return (self._container.duration or 0) / av.time_base
+
+    def _has_vbr_header(self) -> bool:
+        head = self._source.peek(0, _VBR_HEADER_BYTES)
+        return any(mark in head for mark in (b"Xing", b"Info", b"VBRI"))
+
+    def _packets(self) -> Iterator[Packet[AudioStream]]:
+        for _ in range(_MOST_READ_ERRORS):
+            try:
+                yield from self._container.demux(self._stream)
+                return
+            except av.FFmpegError:  # what follows may be readable again
+                self._note_damage()
+
+    def _decoded(self, packet: Packet[AudioStream]) -> list[AudioFrame]:
+        try:
+            frames = packet.decode()
+        except av.FFmpegError:
+            self._note_damage()
+            return []
+        if packet.size:
+            self.ends_in_damage = False
+        return frames
+
+    def _note_damage(self) -> None:
+        self.damaged += 1
+        self.ends_in_damage = True
+
+
+def channels_of(frame: AudioFrame) -> NDArray[np.float32]:
+    """Return a frame as float32 [channels, samples], full scale 1."""
+    samples = frame.to_ndarray()
+    if not frame.format.is_planar:
+        samples = samples.reshape(-1, frame.layout.nb_channels).T
+    name = frame.format.name.removesuffix("p")
+    if name in ("flt", "dbl"):
+        return samples.astype(np.float32)
+    offset = 128.0 if name == "u8" else 0.0
+    return (samples.astype(np.float32) - np.float32(offset)) / np.float32(_FULL_SCALE[name])

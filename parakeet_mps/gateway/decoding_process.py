@@ -1,0 +1,136 @@
+"""The gateway's side of the processes that decode: starting, hearing and killing them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+
+from parakeet_mps.audio import messages
+from parakeet_mps.errors import UnavailableError
+
+_PACKAGE_PARENT = Path(__file__).resolve().parents[2]
+_STOP_LIMIT_S = 2.0
+
+
+class DecodingProcess:
+    """One process that decodes one file. `kill` must be called in the end."""
+
+    def __init__(self, handle: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._handle = handle
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def meet(cls, stream: socket.socket) -> DecodingProcess:
+        """Wait for the process at the other end. Raises `UnavailableError` when there is none."""
+        await _readable(stream)
+        _, handles, _, _ = socket.recv_fds(stream, 1, 1)
+        if not handles:
+            raise UnavailableError("The decoder is not available now; try again.")
+        try:
+            return cls(handles[0], *await asyncio.open_connection(sock=stream))
+        except BaseException:
+            os.close(handles[0])
+            raise
+
+    async def receive(self, longest_body: int) -> tuple[bytes, bytes]:
+        """Return kind and body of the next message. Raises `EOFError` when the process broke or breaks the rules."""
+        kind, size = messages.HEADER.unpack(await self._reader.readexactly(messages.HEADER.size))
+        if size > longest_body:
+            raise EOFError("the decoding process sent a message that is too long")
+        return kind, await self._reader.readexactly(size)
+
+    def kill(self) -> None:
+        """End the process at once, if it has not ended by itself."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+        os.close(self._handle)
+        self._writer.close()
+
+
+class ForkServer:
+    """The process that forks the others; started when it is first needed, and again when it was lost."""
+
+    def __init__(self) -> None:
+        self._control: socket.socket | None = None
+        self._stop: weakref.finalize[[subprocess.Popen[bytes], socket.socket], ForkServer] | None = None
+
+    def start(self) -> None:
+        """Start the server unless it was started. It is ready for requests at once, and answers them once loaded."""
+        if self._control is not None:
+            return
+        control, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        control.setblocking(False)
+        with its_end:
+            process = subprocess.Popen(
+                _command(), stdin=its_end.fileno(), stdout=subprocess.DEVNULL, env=_environ(), cwd="/"
+            )
+        self._control = control
+        self._stop = weakref.finalize(self, _stop, process, control)
+
+    def fork(self, file: int, max_audio_s: float) -> socket.socket:
+        """Ask for a process that decodes the open file; return the stream through which it will speak."""
+        stream, its_end = socket.socketpair()
+        stream.setblocking(False)
+        with its_end:
+            try:
+                self._request(file, its_end, max_audio_s)
+            except BaseException:
+                stream.close()
+                raise
+        return stream
+
+    def close(self) -> None:
+        """End the server, and with it every process that it forked."""
+        if self._stop is not None:
+            self._stop()
+        self._control = self._stop = None
+
+    def _request(self, file: int, stream: socket.socket, max_audio_s: float) -> None:
+        for _ in range(2):
+            self.start()
+            assert self._control is not None
+            try:
+                socket.send_fds(self._control, [messages.REQUEST.pack(max_audio_s)], [file, stream.fileno()])
+            except (BrokenPipeError, ConnectionResetError):  # it was lost: the next round starts another
+                self.close()
+            except BlockingIOError:
+                break
+            else:
+                return
+        raise UnavailableError("The decoder is not available now; try again.")
+
+
+def _command() -> list[str]:
+    return [sys.executable, "-P", "-m", "parakeet_mps.audio.forkserver"]
+
+
+def _environ() -> dict[str, str]:
+    """Return the server's environment: no keys to find there, and no threads that a fork would lose."""
+    return {"PYTHONPATH": str(_PACKAGE_PARENT), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "LANG": "C.UTF-8"}
+
+
+def _stop(process: subprocess.Popen[bytes], control: socket.socket) -> None:
+    control.close()
+    try:
+        process.wait(_STOP_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+async def _readable(stream: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    arrived = asyncio.Event()
+    loop.add_reader(stream.fileno(), arrived.set)
+    try:
+        await arrived.wait()
+    finally:
+        loop.remove_reader(stream.fileno())
