@@ -3,8 +3,11 @@
 ServiceError
 ├── RequestError            400  the client's fault
 │   ├── AudioError          400  the upload cannot be decoded or recognised
+│   ├── UnauthorizedError   401  the API key is missing or wrong
 │   ├── UnknownModelError   404
-│   └── UploadTooLargeError 413
+│   ├── SlowUploadError     408
+│   ├── UploadTooLargeError 413
+│   └── OverloadedError     429  too much is in flight; sent with Retry-After
 └── UnavailableError        503  try again later; sent with Retry-After
     └── DeadlineError       504  the answer did not come in time
 """
@@ -18,6 +21,8 @@ class ServiceError(Exception):
     status = 500
     type = "server_error"
     code = "internal_error"
+    retry_after_s: int | None = None
+    """Seconds after which the request may succeed, told in the header `Retry-After`."""
 
     def __init__(self, message: str, *, param: str | None = None) -> None:
         super().__init__(message)
@@ -46,6 +51,13 @@ class AudioError(RequestError):
         super().__init__(message, param=param)
 
 
+class UnauthorizedError(RequestError):
+    """The request has no API key, or a wrong one."""
+
+    status = 401
+    code = "invalid_api_key"
+
+
 class UnknownModelError(RequestError):
     """The request names a model that is not served."""
 
@@ -53,11 +65,27 @@ class UnknownModelError(RequestError):
     code = "model_not_found"
 
 
+class SlowUploadError(RequestError):
+    """The upload comes in more slowly than `MIN_UPLOAD_KIB_S` for longer than `UPLOAD_GRACE_S`."""
+
+    status = 408
+    code = "upload_too_slow"
+
+
 class UploadTooLargeError(RequestError):
     """The upload exceeds `MAX_UPLOAD_MB`."""
 
     status = 413
     code = "upload_too_large"
+
+
+class OverloadedError(RequestError):
+    """`MAX_IN_FLIGHT` transcriptions are in flight; the request may be sent again."""
+
+    status = 429
+    type = "rate_limit_error"
+    code = "rate_limit_exceeded"
+    retry_after_s = 1
 
 
 class UnavailableError(ServiceError):

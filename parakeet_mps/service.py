@@ -58,7 +58,7 @@ def gateway_service(settings: Settings, environ: Mapping[str, str]) -> ChildProc
         folder=ROOT,
         ready=ready,
         alive=alive,
-        grace_s=settings.stop_timeout_s + 2,
+        grace_s=settings.stop_timeout_s + 5,
     )
 
 
@@ -152,7 +152,7 @@ def main(environ: Mapping[str, str]) -> int:
     """Check what can be checked before anything starts, then serve. Refusals end with status 2 and one line."""
     try:
         settings = Settings.from_env(environ)
-        logs.configure(settings.log_level)
+        logs.configure(settings.log_level, settings.log_format)
         run = RunFolder(settings.run_path)
         with run.acquire():
             check_ports(listening_ports(settings))

@@ -20,7 +20,7 @@ class SettingError(ValueError):
 
 
 def _setting(default: Any, help_text: str, **limits: Any) -> Any:
-    return field(default=default, metadata={"help": help_text, **limits})
+    return field(default=default, repr=not limits.get("secret"), metadata={"help": help_text, **limits})
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,13 @@ class Settings:
     max_audio_s: int = _setting(300, "Longest audio accepted, in seconds.", minimum=1, maximum=86400)
     max_upload_mb: int = _setting(100, "Largest upload accepted, in MiB.", minimum=1, maximum=4096)
     request_timeout_s: int = _setting(60, "Time a transcription may take.", minimum=1, maximum=3600)
+    max_in_flight: int = _setting(
+        128, "Transcriptions in flight over all gateway processes; more are refused.", minimum=1, maximum=65536
+    )
+    upload_grace_s: int = _setting(
+        20, "Time that an upload may fall behind `MIN_UPLOAD_KIB_S`.", minimum=1, maximum=3600
+    )
+    min_upload_kib_s: int = _setting(4, "Slowest upload accepted, in KiB/s.", minimum=1, maximum=1048576)
     startup_timeout_s: int = _setting(300, "Time the service may take to become ready.", minimum=10, maximum=7200)
     stop_timeout_s: int = _setting(
         20, "Time requests in flight may take when the service stops.", minimum=0, maximum=3600
@@ -56,6 +63,12 @@ class Settings:
     run_dir: str = _setting("run", "Folder for the rendered model repository, locks and logs.")
     wedge_sentinel: str = _setting("/tmp/parakeet_wedged", "File that a wedged recogniser leaves.")  # noqa: S108
     log_level: str = _setting("info", "Log level.", choices=("debug", "info", "warning", "error"))
+    log_format: str = _setting("text", "Log lines: `text`, or `json` objects.", choices=("text", "json"))
+    api_keys: str = _setting("", "Keys that may use the API, comma separated; empty means everybody may.", secret=True)
+    api_keys_file: str = _setting("", "File of further keys, one a line; read again when it changes.")
+    open_health: str = _setting("on", "Whether `/health` is open to those without a key.", choices=("on", "off"))
+    open_metrics: str = _setting("on", "Whether `/metrics` is open to those without a key.", choices=("on", "off"))
+    open_docs: str = _setting("off", "Whether the documentation is open to those without a key.", choices=("on", "off"))
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> Settings:

@@ -12,6 +12,7 @@ import pytest
 from fakes import FakeTranscriber
 from parakeet_mps.errors import DeadlineError, UnavailableError
 from parakeet_mps.gateway.app import create_app
+from parakeet_mps.gateway.draining import Drain
 from parakeet_mps.gateway.health import Health
 from parakeet_mps.settings import Settings
 
@@ -87,7 +88,7 @@ async def test_many_probes_share_one_canary(client: httpx.AsyncClient, transcrib
 async def test_a_canary_stuck_behind_traffic_that_succeeds_is_no_failure(
     transcriber: FakeTranscriber, sentinel: Path
 ) -> None:
-    health = Health(transcriber, sentinel)
+    health = Health(transcriber, sentinel, Drain(limit_s=1))
     transcriber.error = DeadlineError("slow")
     transcriber.gate.clear()
     verdict = asyncio.create_task(health.verdict())

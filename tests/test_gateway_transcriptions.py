@@ -104,7 +104,7 @@ async def test_granularities_are_read_with_and_without_brackets(client: httpx.As
 
 
 async def test_parameters_without_effect_are_named(client: httpx.AsyncClient) -> None:
-    response = await post(client, prompt="knee", temperature="0.5", seed="1", timestamp_granularities=["word"])
+    response = await post(client, prompt="of the", temperature="0.5", seed="1", timestamp_granularities=["word"])
     assert response.status_code == 200
     assert response.headers["x-ignored-parameters"] == "prompt, seed, temperature, timestamp_granularities"
 
@@ -132,7 +132,6 @@ async def test_english_is_accepted(client: httpx.AsyncClient, language: str) -> 
         ("temperature", "nan"),
         ("timestamp_granularities[]", "letter"),
         ("timestamp_granularities", "letter"),
-        ("stream", "true"),
     ],
 )
 async def test_a_bad_parameter_is_named(client: httpx.AsyncClient, field: str, value: str) -> None:
@@ -174,32 +173,6 @@ async def test_bad_uploads_among_good_ones_are_refused_and_harm_nobody(client: h
 
 async def test_audio_beyond_the_limit_is_refused(client: httpx.AsyncClient) -> None:
     assert "at most 20 s" in error(await post(client, samples_wav(bytes(2 * 21 * 16_000))), 400)["message"]
-
-
-async def test_an_upload_declared_too_large_is_refused_unread(client: httpx.AsyncClient) -> None:
-    async def body() -> AsyncIterator[bytes]:
-        raise AssertionError("the body was read")
-        yield b""
-
-    headers = {"content-length": str(2 << 20), "content-type": "multipart/form-data; boundary=x"}
-    problem = error(await client.post(PATH, content=body(), headers=headers), 413)
-    assert problem["code"] == "upload_too_large"
-
-
-async def test_an_upload_that_turns_out_too_large_is_refused_while_it_is_read(client: httpx.AsyncClient) -> None:
-    sent = 0
-
-    async def body() -> AsyncIterator[bytes]:
-        nonlocal sent
-        yield b'--x\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n'
-        for _ in range(64):
-            sent += 1 << 17
-            yield bytes(1 << 17)
-
-    headers = {"content-type": "multipart/form-data; boundary=x"}
-    problem = error(await client.post(PATH, content=body(), headers=headers), 413)
-    assert problem["code"] == "upload_too_large"
-    assert sent < 2 << 20
 
 
 @pytest.mark.parametrize(

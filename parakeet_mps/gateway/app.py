@@ -12,24 +12,40 @@ from starlette.middleware import Middleware
 from parakeet_mps import __version__
 from parakeet_mps.gateway import failures
 from parakeet_mps.gateway.access import AccessLayer
+from parakeet_mps.gateway.admission import Admission, AdmissionLayer
 from parakeet_mps.gateway.decoding import Decoder
+from parakeet_mps.gateway.disconnect import DisconnectLayer
+from parakeet_mps.gateway.draining import Drain, drain_on_signals
 from parakeet_mps.gateway.health import Health
+from parakeet_mps.gateway.keys import KeyLayer, open_paths, read_keys
+from parakeet_mps.gateway.lingering import LingeringLayer
 from parakeet_mps.gateway.metrics import Metrics
 from parakeet_mps.gateway.routes import Routes
 from parakeet_mps.gateway.transcriber import Transcriber
 from parakeet_mps.gateway.upload_limit import UploadLimit
+from parakeet_mps.gateway.upload_pace import UploadPace
 from parakeet_mps.settings import Settings
 
 
-def create_app(settings: Settings, transcriber: Transcriber, metrics: Metrics | None = None) -> FastAPI:
-    """Return the gateway's ASGI app. It closes `transcriber` when it shuts down."""
+def create_app(
+    settings: Settings, transcriber: Transcriber, metrics: Metrics | None = None, admission: Admission | None = None
+) -> FastAPI:
+    """Return the gateway's ASGI app. It closes `transcriber` and `admission` when it shuts down.
+
+    Without `metrics` and `admission` both are this process's own. Raises `SettingError` when the API keys are unfit.
+    """
     metrics = metrics or Metrics()
+    admission = admission or Admission(settings.max_in_flight)
+    drain = Drain(settings.stop_timeout_s)
+    keys = read_keys(settings)
     decoder = Decoder(settings.max_audio_s)
-    health = Health(transcriber, Path(settings.wedge_sentinel))
+    health = Health(transcriber, Path(settings.wedge_sentinel), drain)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
+        with drain_on_signals(drain):
+            yield
+        admission.close()
         decoder.close()
         await transcriber.close()
 
@@ -38,8 +54,13 @@ def create_app(settings: Settings, transcriber: Transcriber, metrics: Metrics | 
         version=__version__,
         lifespan=lifespan,
         middleware=[
+            Middleware(LingeringLayer, drain=drain),
             Middleware(AccessLayer, metrics=metrics),
+            Middleware(KeyLayer, keys=keys, open_paths=open_paths(settings)),
             Middleware(UploadLimit, max_upload_mb=settings.max_upload_mb),
+            Middleware(AdmissionLayer, admission=admission, drain=drain),
+            Middleware(UploadPace, grace_s=settings.upload_grace_s, min_kib_s=settings.min_upload_kib_s),
+            Middleware(DisconnectLayer),
         ],
         form_limits={"max_files": 1, "max_fields": 100, "max_part_size": 64 << 10},
     )

@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from parakeet_mps.errors import RequestError, ServiceError, UnavailableError
+from parakeet_mps.gateway import account
 
 _log = logging.getLogger(__name__)
 
@@ -24,17 +25,33 @@ def install(app: FastAPI) -> None:
 
 
 def response(error: ServiceError, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """Return the response for a known error."""
-    answer = JSONResponse(error.body(), error.status, headers)
-    if isinstance(error, UnavailableError):
+    """Return the response for a known error, which is noted."""
+    answer = JSONResponse(noted(error).body(), error.status, headers)
+    if error.retry_after_s is not None:
         answer.headers["retry-after"] = str(error.retry_after_s)
     return answer
 
 
-def unexpected(request_id: str) -> JSONResponse:
-    """Log the error being handled and return a response that tells the client nothing but the id of the log line."""
+def noted(error: ServiceError) -> ServiceError:
+    """Make the error's code the reason in the request's account."""
+    account.current().reason = error.code
+    return error
+
+
+def through_framework(error: ServiceError, headers: Mapping[str, str] | None = None) -> HTTPException:
+    """Wrap an error for raising inside `receive`: FastAPI's form parser lets only an `HTTPException` pass as it is.
+
+    `install`'s handler answers with the error itself.
+    """
+    wrapped = HTTPException(error.status, headers=dict(headers or {}))
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def unexpected(request_id: str) -> ServiceError:
+    """Log the error being handled and return one that tells the client nothing but the id of the log line."""
     _log.exception("request %s failed", request_id)
-    return response(ServiceError(f"The server failed. Request id: {request_id}"))
+    return ServiceError(f"The server failed. Request id: {request_id}")
 
 
 async def _on_service_error(_: Request, error: Exception) -> JSONResponse:
@@ -57,6 +74,9 @@ async def _on_http_exception(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     if isinstance(error.__cause__, ServiceError):
         return response(error.__cause__, error.headers)
+    if isinstance(error.__cause__, OSError):  # while the upload was stored: a full disk is not the client's fault
+        _log.error("an upload could not be stored: %s", error.__cause__.strerror)
+        return response(UnavailableError("The upload could not be stored; try again later."))
     body = (RequestError if error.status_code < 500 else ServiceError)(str(error.detail)).body()
-    body["error"]["code"] = HTTPStatus(error.status_code).name.lower()
+    body["error"]["code"] = account.current().reason = HTTPStatus(error.status_code).name.lower()
     return JSONResponse(body, error.status_code, error.headers)

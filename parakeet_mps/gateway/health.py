@@ -12,6 +12,7 @@ import torch
 
 from parakeet_mps.contract import SAMPLE_RATE_HZ, Recognition
 from parakeet_mps.errors import DeadlineError, ServiceError
+from parakeet_mps.gateway.draining import Drain
 from parakeet_mps.gateway.transcriber import Transcriber
 
 _log = logging.getLogger(__name__)
@@ -38,15 +39,16 @@ class Verdict:
 
 
 class Health:
-    """Runs the checks in order of cost: `wedge_sentinel`, `triton_live`, `model_ready`, `canary`.
+    """Runs the checks in order of cost: `draining`, `wedge_sentinel`, `triton_live`, `model_ready`, `canary`.
 
     The canary is half a second of silence sent through the recogniser. A transcription that succeeds for a client
     proves the same, so a canary that waits behind heavy traffic is no failure while that traffic is answered.
     """
 
-    def __init__(self, transcriber: Transcriber, sentinel: Path) -> None:
+    def __init__(self, transcriber: Transcriber, sentinel: Path, drain: Drain) -> None:
         self._transcriber = transcriber
         self._sentinel = sentinel
+        self._drain = drain
         self._lock = asyncio.Lock()
         self._verdict = Verdict()
         self._judged_at = -float("inf")
@@ -57,7 +59,9 @@ class Health:
         self._proved_at = time.monotonic()
 
     async def verdict(self) -> Verdict:
-        """Return the verdict, at most `CACHE_S` old; the sentinel is looked at every time."""
+        """Return the verdict, at most `CACHE_S` old; drain and sentinel are looked at every time."""
+        if self._drain.draining:
+            return Verdict("draining", "this server is stopping")
         if self._sentinel.exists():
             return Verdict("wedge_sentinel", "a recogniser is wedged; recovery is under way")
         async with self._lock:

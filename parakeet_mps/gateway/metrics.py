@@ -9,12 +9,16 @@ https://prometheus.github.io/client_python/multiprocess/
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+from parakeet_mps.gateway import account
+from parakeet_mps.gateway.catalogue import MODEL_ID
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _LATENCY_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, float("inf"))
@@ -27,7 +31,15 @@ class Metrics:
         self._shared_folder = shared_folder
         self._registry = registry = CollectorRegistry()
         self._requests = Counter(
-            "parakeet_requests", "HTTP requests answered.", ("endpoint", "status"), registry=registry
+            "parakeet_requests", "HTTP requests that ended.", ("endpoint", "status"), registry=registry
+        )
+        self._accepted = Counter("parakeet_accepted", "HTTP requests that came in.", registry=registry)
+        self._outcomes = Counter(
+            "parakeet_outcomes",
+            "How requests ended: answered, refused (for a reason, the error's code) or cancelled by the client."
+            " accepted = answered + refused + cancelled + in flight, but for those that a killed worker took.",
+            ("outcome", "reason"),
+            registry=registry,
         )
         self._latency = Histogram(
             "parakeet_request_seconds",
@@ -53,23 +65,31 @@ class Metrics:
 
     def began(self) -> None:
         """Count a request in."""
+        self._accepted.inc()
         self._in_flight.inc()
 
-    def ended(self, endpoint: str, status: int, seconds: float) -> None:
+    def ended(self, endpoint: str, status: int, seconds: float, outcome: str, reason: str) -> None:
         """Count a request out."""
         self._in_flight.dec()
+        self._outcomes.labels(outcome, reason).inc()
         self._requests.labels(endpoint, str(status)).inc()
         self._latency.labels(endpoint).observe(seconds)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time one stage of a transcription."""
-        with self._stages.labels(name).time():
+        """Time one stage of a transcription, also for the account of the current request."""
+        began_at = time.perf_counter()
+        try:
             yield
+        finally:
+            seconds = time.perf_counter() - began_at
+            self._stages.labels(name).observe(seconds)
+            account.current().add_stage(name, seconds)
 
     def transcribed(self, audio_s: float) -> None:
-        """Count `audio_s` seconds of audio as transcribed."""
+        """Count `audio_s` seconds of audio as transcribed, also in the account of the current request."""
         self._audio.inc(audio_s)
+        account.current().transcribed(audio_s, MODEL_ID)
 
     def exposition(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

@@ -6,7 +6,6 @@ FastAPI's own `max_body_size` answers in plain text; here the answer has the Ope
 from __future__ import annotations
 
 from starlette.datastructures import Headers
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from parakeet_mps.errors import UploadTooLargeError
@@ -14,9 +13,6 @@ from parakeet_mps.gateway import failures
 
 _FORM_ROOM_BYTES = 64 << 10
 """What the other form fields and the multipart boundaries may add to a file of the largest size."""
-
-_CLOSE = {"connection": "close"}
-"""The rest of the body is not read, so the connection cannot serve another request."""
 
 
 class UploadLimit:
@@ -30,7 +26,7 @@ class UploadLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass one ASGI scope on, its body counted."""
         if scope["type"] == "http" and self._declares_too_much(Headers(scope=scope)):
-            await failures.response(self._error, _CLOSE)(scope, receive, send)
+            await failures.response(self._error)(scope, receive, send)
         else:
             await self._app(scope, self._counted(receive), send)
 
@@ -45,8 +41,8 @@ class UploadLimit:
             nonlocal left
             message = await receive()
             left -= len(message.get("body", b""))
-            if left < 0:  # an HTTPException passes the framework's form parser; the handler answers with its cause
-                raise HTTPException(self._error.status, headers=_CLOSE) from self._error
+            if left < 0:
+                raise failures.through_framework(self._error)
             return message
 
         return receive_counted

@@ -1,0 +1,18 @@
+"""Paths that layers must know before a request is routed."""
+
+from __future__ import annotations
+
+WORK = frozenset({"/v1/audio/transcriptions", "/v1/audio/translations"})
+"""What occupies a recogniser; POST only."""
+
+HEALTH = "/health"
+METRICS = "/metrics"
+DOCUMENTATION = frozenset({"/", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"})
+
+KNOWN = WORK | DOCUMENTATION | {HEALTH, METRICS, "/v1/models"}
+"""Every path without a variable part."""
+
+
+def is_work(method: str, path: str) -> bool:
+    """Whether a request would occupy a recogniser."""
+    return method == "POST" and path in WORK
