@@ -44,12 +44,16 @@ class Hardware:
 
 
 def probe(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Hardware:
-    """Read the machine. `root` holds `proc`, `sys` and `dev`. Raises `HardwareError`."""
+    """Read the machine. `root` holds `proc`, `sys` and `dev`. Raises `HardwareError`.
+
+    Where CUDA_VISIBLE_DEVICES is empty no GPU is asked for, so a broken driver does not matter.
+    """
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
     return Hardware(
         cpu_cores=cpu_cores(root),
         memory_mb=memory_mb(root),
         shm_mb=shared_memory_mb(root),
-        gpus=visible_gpus(query_gpus(environ), environ.get("CUDA_VISIBLE_DEVICES")),
+        gpus=() if visible == "" else visible_gpus(query_gpus(environ), visible),
         mps_control=shutil.which("nvidia-cuda-mps-control", path=environ.get("PATH")) is not None,
     )
 

@@ -20,6 +20,7 @@ from processes import ROOT, free_port
 from recordings import speech
 
 START_TIMEOUT_S = 90.0
+DESCRIBED = 'parakeet_requests_total{endpoint="/v1/models/{model}",status="200"}'
 
 
 class Gateway:
@@ -106,12 +107,11 @@ def test_a_good_upload_is_told_to_come_back(gateway: Gateway) -> None:
 
 
 def test_metrics_are_summed_over_the_workers(gateway: Gateway) -> None:
-    sample = 'parakeet_requests_total{endpoint="/v1/models/{model}",status="200"}'
+    before = gateway.metric(DESCRIBED)
     for _ in range(30):
         assert gateway.get("/v1/models/parakeet-tdt").status_code == 200
-    assert {gateway.metric(sample) for _ in range(5)} == {30.0}
+    assert {gateway.metric(DESCRIBED) for _ in range(5)} == {before + 30.0}
     assert gateway.metric("parakeet_requests_in_flight") == 1.0
-    assert gateway.metric('parakeet_stage_seconds_count{stage="decode"}') == 2.0
 
 
 def test_a_declared_upload_too_large_is_refused_before_it_is_sent(gateway: Gateway) -> None:
@@ -124,6 +124,8 @@ def test_a_declared_upload_too_large_is_refused_before_it_is_sent(gateway: Gatew
 
 
 def test_killed_workers_come_back_and_leave_no_requests_in_flight(gateway: Gateway) -> None:
+    assert gateway.get("/v1/models/parakeet-tdt").status_code == 200
+    counted = gateway.metric(DESCRIBED)
     with socket.create_connection(("127.0.0.1", gateway.port), timeout=10) as unfinished:
         head = "POST /v1/audio/transcriptions HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n"
         unfinished.sendall(f"{head}Content-Type: multipart/form-data; boundary=x\r\n\r\n".encode())
@@ -133,7 +135,7 @@ def test_killed_workers_come_back_and_leave_no_requests_in_flight(gateway: Gatew
             worker.send_signal(signal.SIGKILL)
         gateway.wait_until(lambda: gateway.ready() and not {*killed} & {*gateway.workers()})
     assert gateway.metric("parakeet_requests_in_flight") == 1.0
-    assert gateway.metric('parakeet_requests_total{endpoint="/v1/models/{model}",status="200"}') == 30.0
+    assert gateway.metric(DESCRIBED) == counted
 
 
 def test_a_stop_signal_ends_every_process(gateway: Gateway) -> None:

@@ -100,6 +100,11 @@ def test_a_broken_nvidia_smi_stops_the_start(tmp_path: Path, body: str) -> None:
         query_gpus(nvidia_smi(tmp_path, body))
 
 
+def test_a_broken_nvidia_smi_does_not_matter_where_no_gpu_is_asked_for(tmp_path: Path) -> None:
+    environ = nvidia_smi(tmp_path, "exit 1")
+    assert probe({**environ, "CUDA_VISIBLE_DEVICES": ""}).gpus == ()
+
+
 @pytest.mark.parametrize(
     ("visible", "indices"),
     [

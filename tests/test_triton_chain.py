@@ -183,6 +183,19 @@ async def test_damaged_uploads_among_good_ones_are_refused_fast_and_hurt_nobody(
     assert [answer.json()["text"] for answer, _ in answers[len(bad) :]] == [alone.json()["text"]] * 4
 
 
+async def test_neither_what_was_said_nor_the_name_of_a_file_reaches_the_log(
+    service: RunningService, http: httpx.AsyncClient
+) -> None:
+    files = {"file": ("smith-jones.wav", speech(SENTENCE))}
+    answer = await http.post("/v1/audio/transcriptions", files=files, data={"model": MODEL})
+    deadline = time.monotonic() + 10
+    while answer.headers["x-request-id"] not in (log := service.log.read_text()):
+        assert time.monotonic() < deadline, "the request is not logged"
+        await asyncio.sleep(0.05)
+    assert "smith" not in log
+    assert answer.json()["text"] not in log
+
+
 async def test_the_service_is_healthy_and_lists_its_model(http: httpx.AsyncClient) -> None:
     assert (await http.get("/health")).status_code == 200
     assert MODEL in [model["id"] for model in (await http.get("/v1/models")).json()["data"]]
