@@ -11,7 +11,7 @@ from openai.types.audio import TranscriptionVerbose
 
 from fakes import HELLO
 from parakeet_mps.contract import Recognition, Token, Word
-from parakeet_mps.transcripts import Granularity, ResponseFormat, Segment, Transcript, render
+from parakeet_mps.transcripts import Detail, Granularity, ResponseFormat, Segment, Transcript, render
 
 NOTHING = Recognition(text="", duration=3.0)
 
@@ -30,18 +30,22 @@ def spoken(*texts: str, word_s: float = 0.3, gap_s: float = 0.1) -> Recognition:
     return Recognition(" ".join(word.text for word in words), at, tokens, tuple(words))
 
 
+def transcript(recognition: Recognition) -> Transcript:
+    return Transcript.of([(0.0, recognition)], "english")
+
+
 def segments(recognition: Recognition) -> tuple[Segment, ...]:
-    return Transcript.of(recognition, "english").segments
+    return transcript(recognition).segments
 
 
 def document(recognition: Recognition, *granularities: Granularity) -> dict[str, object]:
-    transcript = Transcript.of(recognition, "english")
-    body: dict[str, object] = json.loads(render(transcript, ResponseFormat.VERBOSE_JSON, granularities).body)
+    detail = Detail(granularities=granularities)
+    body: dict[str, object] = json.loads(render(transcript(recognition), ResponseFormat.VERBOSE_JSON, detail))
     return body
 
 
 def text_of(recognition: Recognition, response_format: ResponseFormat) -> str:
-    return render(Transcript.of(recognition, "english"), response_format).body.decode()
+    return render(transcript(recognition), response_format).decode()
 
 
 def test_a_long_pause_starts_a_new_segment() -> None:
@@ -174,4 +178,4 @@ def test_silence_renders_as_an_empty_transcript_in_every_format() -> None:
     ],
 )
 def test_every_format_has_its_content_type(response_format: ResponseFormat, content_type: str) -> None:
-    assert render(Transcript.of(HELLO, "english"), response_format).content_type == content_type
+    assert response_format.content_type == content_type

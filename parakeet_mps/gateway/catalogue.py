@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from parakeet_mps.errors import RequestError, UnknownModelError
 
 MODEL_ID = "parakeet-tdt"
 
-ALIASES = ("whisper-1",)
+ALIASES = ("whisper-1", "gpt-transcribe", "gpt-4o-transcribe", "gpt-4o-mini-transcribe")
 """Other names for `MODEL_ID`, so that examples written for OpenAI's service run unchanged."""
 
 LANGUAGE = "english"
@@ -25,8 +26,9 @@ def model_card(model: str = MODEL_ID) -> dict[str, Any]:
     return {"id": MODEL_ID, "object": "model", "created": _CREATED, "owned_by": "parakeet-mps"}
 
 
-def check_language(language: str | None) -> None:
-    """Refuse a language that the recogniser does not understand."""
-    if language and language.strip().lower() not in _LANGUAGE_NAMES:
+def check_languages(possible: Iterable[str], param: str) -> None:
+    """Refuse a recording whose `possible` languages, if any are named, do not hold the recogniser's."""
+    named = [language for language in possible if language.strip()]
+    if named and not any(language.strip().lower() in _LANGUAGE_NAMES for language in named):
         allowed = " or ".join(repr(name) for name in _LANGUAGE_NAMES)
-        raise RequestError(f"The language {language[:32]!r} is not supported; use {allowed}.", param="language")
+        raise RequestError(f"The language {named[0][:32]!r} is not supported; use {allowed}.", param=param)

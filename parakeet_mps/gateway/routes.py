@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Annotated, Any
 
+import torch
 from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse, Response
 
-from parakeet_mps.contract import SAMPLE_RATE_HZ, Recognition
-from parakeet_mps.errors import DeadlineError
+from parakeet_mps.contract import SAMPLE_RATE_HZ
+from parakeet_mps.errors import DeadlineError, RequestError
 from parakeet_mps.gateway import catalogue
 from parakeet_mps.gateway.decoding import Decoder
+from parakeet_mps.gateway.event_stream import EventStream
 from parakeet_mps.gateway.health import Health
 from parakeet_mps.gateway.metrics import CONTENT_TYPE, Metrics
 from parakeet_mps.gateway.transcriber import Transcriber
 from parakeet_mps.gateway.transcription_form import TranscriptionForm, sent_fields
-from parakeet_mps.transcripts import Transcript, render
+from parakeet_mps.pieces import Part
+from parakeet_mps.transcripts import Event, Narration, ResponseFormat, Transcript, render
 
 IGNORED_HEADER = "x-ignored-parameters"
 """Names the request's fields that had no effect."""
+
+WARNING_HEADER = "x-audio-warning"
+"""Says what is wrong with a recording that was transcribed all the same."""
 
 
 class Routes:
@@ -39,8 +47,9 @@ class Routes:
         router = APIRouter()
         router.add_api_route("/", self.root, methods=["GET"], include_in_schema=False)
         router.add_api_route("/v1/audio/transcriptions", self.transcribe, methods=["POST"])
+        router.add_api_route("/v1/audio/translations", self.translate, methods=["POST"])
         router.add_api_route("/v1/models", self.models, methods=["GET"])
-        router.add_api_route("/v1/models/{model}", self.model, methods=["GET"])
+        router.add_api_route("/v1/models/{model:path}", self.model, methods=["GET"])
         router.add_api_route("/health", self.health, methods=["GET"])
         router.add_api_route("/metrics", self.metrics, methods=["GET"])
         return router
@@ -53,15 +62,20 @@ class Routes:
         self, form: Annotated[TranscriptionForm, Depends()], sent: Annotated[list[str], Depends(sent_fields)]
     ) -> Response:
         """Transcribe one recording."""
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                recognition = await self._recognise(form)
-        except TimeoutError:
-            raise DeadlineError("The transcription took too long.") from None
-        rendering = render(Transcript.of(recognition, catalogue.LANGUAGE), form.response_format, form.granularities)
         ignored = form.ignored(sent)
-        headers = {IGNORED_HEADER: ", ".join(ignored)} if ignored else None
-        return Response(rendering.body, headers=headers, media_type=rendering.content_type)
+        headers = {IGNORED_HEADER: ", ".join(ignored)} if ignored else {}
+        if form.stream:
+            return EventStream(self._tell(form), headers)
+        transcript = await self._transcribe(form)
+        if transcript.warnings:
+            headers[WARNING_HEADER] = "; ".join(transcript.warnings)
+        # In a thread: the transcript of many hours takes up to a second.
+        body = await asyncio.to_thread(render, transcript, form.response_format, form.detail)
+        return Response(body, headers=headers, media_type=form.response_format.content_type)
+
+    async def translate(self) -> Response:
+        """Refuse: the recogniser writes what it hears in the language in which it is said."""
+        raise RequestError("This model cannot translate; use /v1/audio/transcriptions.", param="model")
 
     async def models(self) -> dict[str, Any]:
         """List the served models."""
@@ -84,11 +98,37 @@ class Routes:
         """Return the metrics of all workers for Prometheus."""
         return Response(self._metrics.exposition(), media_type=CONTENT_TYPE)
 
-    async def _recognise(self, form: TranscriptionForm) -> Recognition:
-        with self._metrics.stage("decode"):
-            waveform = await self._decoder.decode(form.file.file)
-        with self._metrics.stage("inference"):
-            recognition = await self._transcriber.transcribe(waveform, self._timeout_s)
+    async def _transcribe(self, form: TranscriptionForm) -> Transcript:
+        warnings: list[str] = []
+        async with aclosing(self._recognise(form, warnings)) as recognised:
+            parts = [part async for part in recognised]
+        return await asyncio.to_thread(Transcript.of, parts, catalogue.LANGUAGE, warnings)
+
+    async def _tell(self, form: TranscriptionForm) -> AsyncGenerator[Event, None]:
+        """Yield the events of a transcription while it happens."""
+        narration = Narration(form.detail, verbose=form.response_format is ResponseFormat.VERBOSE_JSON)
+        parts, warnings = list[Part](), list[str]()
+        async with aclosing(self._recognise(form, warnings)) as recognised:
+            async for part in recognised:
+                parts.append(part)
+                if event := narration.delta(*part):
+                    yield event
+        transcript = await asyncio.to_thread(Transcript.of, parts, catalogue.LANGUAGE, warnings)
+        yield await asyncio.to_thread(narration.done, transcript)
+
+    async def _recognise(self, form: TranscriptionForm, warnings: list[str]) -> AsyncGenerator[Part, None]:
+        """Yield what is said in the recording, part by part; `warnings` is filled when the last one is out."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                with self._metrics.stage("decode"):
+                    async with self._decoder.open(form.file.file) as decoded:
+                        waveform = torch.cat([torch.zeros(0), *[chunk async for chunk in decoded.chunks()]])
+                with self._metrics.stage("inference"):
+                    recognition = await self._transcriber.transcribe(waveform, self._timeout_s, form.hotwords)
+        except TimeoutError:
+            raise DeadlineError("The transcription took too long.") from None
+        if decoded.warning:
+            warnings.append(decoded.warning)
         self._health.proved()
         self._metrics.transcribed(waveform.numel() / SAMPLE_RATE_HZ)
-        return recognition
+        yield 0.0, recognition

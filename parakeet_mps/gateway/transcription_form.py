@@ -1,19 +1,43 @@
-"""The form of a transcription request: its fields, what each allows, and which of them have no effect."""
+"""The form of a transcription request: its fields, what each allows, and which of them have no effect.
+
+A list is read under its name and, as OpenAI's clients send it, under its name followed by `[]`.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Any
 
 from fastapi import File, Form, Request, UploadFile
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
 
 from parakeet_mps.errors import RequestError
-from parakeet_mps.gateway.catalogue import check_language, model_card
-from parakeet_mps.transcripts import Granularity, ResponseFormat
+from parakeet_mps.gateway.catalogue import check_languages, model_card
+from parakeet_mps.hotwords import parse_hotwords
+from parakeet_mps.transcripts import Detail, Granularity, ResponseFormat
 
-_NO_EFFECT = "Accepted without effect, and then named in the header x-ignored-parameters."
+STREAMED_FORMATS = (ResponseFormat.JSON, ResponseFormat.VERBOSE_JSON)
+"""Formats that events can carry."""
+
 _FIELD_NAME = re.compile(r"[A-Za-z0-9_.\[\]-]{1,64}")
+_NO_EFFECT = "Accepted without effect, and then named in the header x-ignored-parameters."
+_SAME = "The same list under its plain name."
+
+
+class Include(StrEnum):
+    """What `include[]` allows."""
+
+    LOGPROBS = "logprobs"
+
+
+def _refuse_diarized(value: Any) -> Any:
+    if value == "diarized_json":
+        reason = "diarized_json is not supported, since this model does not tell speakers apart; use "
+        raise PydanticCustomError("diarized", reason + ", ".join(ResponseFormat))
+    return value
 
 
 class TranscriptionForm:
@@ -22,29 +46,58 @@ class TranscriptionForm:
     def __init__(
         self,
         file: Annotated[UploadFile, File(description="The audio. Its bytes decide what it is, not its name.")],
-        model: Annotated[str, Form()],
-        response_format: Annotated[ResponseFormat, Form()] = ResponseFormat.JSON,
+        model: Annotated[str, Form(description="A model that GET /v1/models lists, or an alias of it.")],
+        response_format: Annotated[ResponseFormat, Form(), BeforeValidator(_refuse_diarized)] = ResponseFormat.JSON,
+        stream: Annotated[bool, Form(description="Answer with events while the recording is transcribed.")] = False,
         language: Annotated[str | None, Form(description="`en`, or absent.")] = None,
-        prompt: Annotated[str | None, Form(description=_NO_EFFECT)] = None,  # noqa: ARG002  part of the schema
-        temperature: Annotated[float | None, Form(ge=0, le=1, description=_NO_EFFECT)] = None,  # noqa: ARG002
-        stream: Annotated[bool, Form(description="Only `false`.")] = False,
+        languages: Annotated[list[str] | None, Form(alias="languages[]", description="Must hold `en`.")] = None,
+        plain_languages: Annotated[list[str] | None, Form(alias="languages", description=_SAME)] = None,
         granularities: Annotated[list[Granularity] | None, Form(alias="timestamp_granularities[]")] = None,
-        plain_granularities: Annotated[list[Granularity] | None, Form(alias="timestamp_granularities")] = None,
+        plain_granularities: Annotated[
+            list[Granularity] | None, Form(alias="timestamp_granularities", description=_SAME)
+        ] = None,
+        include: Annotated[list[Include] | None, Form(alias="include[]", description="Acts on `json`.")] = None,
+        plain_include: Annotated[list[Include] | None, Form(alias="include", description=_SAME)] = None,
+        hotwords: Annotated[
+            list[str] | None, Form(description="Phrases to expect, between commas; a weight may follow: `tramadol :2`.")
+        ] = None,
+        keywords: Annotated[list[str] | None, Form(alias="keywords[]", description="As `hotwords`.")] = None,
+        plain_keywords: Annotated[list[str] | None, Form(alias="keywords", description=_SAME)] = None,
+        prompt: Annotated[str | None, Form(description="Its terms are expected, as weak `hotwords`.")] = None,
+        temperature: Annotated[float | None, Form(ge=0, le=1, description=_NO_EFFECT)] = None,  # noqa: ARG002
     ) -> None:
         model_card(model)
-        check_language(language)
-        if stream:
-            raise RequestError("stream: streaming is not supported; send false or leave it out.", param="stream")
+        check_languages([language] if language else [], "language")
+        check_languages([*(languages or ()), *(plain_languages or ())], "languages")
+        if stream and response_format not in STREAMED_FORMATS:
+            allowed = " or ".join(STREAMED_FORMATS)
+            raise RequestError(f"stream: events cannot carry {response_format}; use {allowed}.", param="stream")
         self.file = file
         self.response_format = response_format
-        self.granularities = {*(granularities or ()), *(plain_granularities or ())} or {Granularity.SEGMENT}
+        self.stream = stream
+        self.detail = Detail(
+            granularities={*(granularities or ()), *(plain_granularities or ())} or {Granularity.SEGMENT},
+            logprobs=response_format is ResponseFormat.JSON and bool(include or plain_include),
+        )
+        phrases = [*(hotwords or ()), *(keywords or ()), *(plain_keywords or ())]
+        self.hotwords = parse_hotwords(phrases, prompt)
+        self._prompt_acts = len(self.hotwords) > len(parse_hotwords(phrases))
 
     def ignored(self, sent: Iterable[str]) -> list[str]:
         """Return those of the `sent` field names that had no effect on the response."""
-        effective = {"file", "model", "response_format", "language", "stream"}
+        effective = {"file", "model", "response_format", "stream", "language", *_both("languages")}
+        effective |= {"hotwords", *_both("keywords")}
+        if self._prompt_acts:
+            effective |= {"prompt"}
         if self.response_format is ResponseFormat.VERBOSE_JSON:
-            effective |= {"timestamp_granularities[]", "timestamp_granularities"}
+            effective |= _both("timestamp_granularities")
+        if self.response_format is ResponseFormat.JSON:
+            effective |= _both("include")
         return sorted(name for name in set(sent) - effective if _FIELD_NAME.fullmatch(name))
+
+
+def _both(name: str) -> set[str]:
+    return {name, f"{name}[]"}
 
 
 async def sent_fields(request: Request) -> list[str]:

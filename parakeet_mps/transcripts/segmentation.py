@@ -54,6 +54,8 @@ def _fit(words: list[Word]) -> list[list[Word]]:
 
 
 def _fits(words: list[Word]) -> bool:
-    wrapped = lines(join(words))
-    readable = len(wrapped) <= MAX_LINES and all(len(line) <= LINE_CHARACTERS for line in wrapped)
-    return readable and words[-1].end - words[0].start <= MAX_SEGMENT_S
+    text = join(words)
+    if words[-1].end - words[0].start > MAX_SEGMENT_S or len(text) > MAX_LINES * (LINE_CHARACTERS + 1):
+        return False
+    wrapped = lines(text)
+    return len(wrapped) <= MAX_LINES and all(len(line) <= LINE_CHARACTERS for line in wrapped)
