@@ -124,10 +124,10 @@ def test_a_real_triton_runs_models_in_this_virtual_environment_and_leaves_nothin
     answers: list[str] = []
 
     async def scenario() -> None:
-        async with asyncio.timeout(60):
-            await real_triton.start()
-            await real_triton.wait_ready()
         try:
+            async with asyncio.timeout(60):
+                await real_triton.start()
+                await real_triton.wait_ready()
             assert list(Path("/dev/shm").glob(f"{prefix}*"))
             answers.append(await asyncio.to_thread(ask, f"127.0.0.1:{url.partition('=')[2]}"))
         finally:
