@@ -6,6 +6,7 @@ Standard library only: Triton's Python stubs, the gateway and `auto_config.py` a
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,6 +19,9 @@ ASR_MODEL = "parakeet_asr"
 AUDIO_INPUT = "AUDIO"
 """FP32 [samples]: one mono utterance in [-1, 1] at `SAMPLE_RATE_HZ`; ragged, so mixed lengths share a batch."""
 
+HOTWORDS_INPUT = "HOTWORDS"
+"""UINT8 [bytes], optional: the phrases to boost, UTF-8, one a line; see `parakeet_mps.hotwords`."""
+
 RECOGNITION_OUTPUT = "RECOGNITION"
 """UINT8 [bytes]: one UTF-8 JSON document, see `Recognition`."""
 
@@ -27,8 +31,24 @@ PREFERRED_BATCH_SIZES = (4, 8, 16)
 MIN_SAMPLES = SAMPLE_RATE_HZ // 10
 """Shorter utterances (under 0.1 s) hold no word and are refused."""
 
+MAX_PIECE_S = 60
+"""Longest utterance that the recogniser takes. Longer recordings reach it in pieces."""
+
 BAD_UTTERANCE = "bad utterance: "
 """Prefix of a Triton error that means the request was at fault, not the server."""
+
+HOTWORDS_FAULT = "hotwords: "
+"""What follows `BAD_UTTERANCE` when the phrases are at fault, not the audio."""
+
+
+def write_phrases(phrases: Iterable[str]) -> bytes:
+    """Return the bytes of `HOTWORDS_INPUT`."""
+    return "\n".join(phrases).encode()
+
+
+def read_phrases(document: bytes) -> tuple[str, ...]:
+    """Read bytes made by `write_phrases`; what is no UTF-8 becomes a replacement character."""
+    return tuple(document.decode(errors="replace").split("\n"))
 
 
 @dataclass(frozen=True, slots=True)

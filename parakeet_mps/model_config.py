@@ -79,7 +79,6 @@ def model_parameters(plan: Plan, locations: Locations) -> dict[str, str]:
         "torch_threads": str(plan.torch_threads.value),
         "active_thread_percentage": str(plan.thread_percentage.value),
         "load_lock": locations.load_lock,
-        "max_audio_s": str(plan.max_audio_s.value),
     }
 
 

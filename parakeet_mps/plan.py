@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Generic, TypeVar
 
-from parakeet_mps.contract import PREFERRED_BATCH_SIZES, SAMPLE_RATE_HZ
+from parakeet_mps.contract import MAX_PIECE_S, PREFERRED_BATCH_SIZES, SAMPLE_RATE_HZ
 from parakeet_mps.hardware import Gpu, Hardware
 from parakeet_mps.settings import AUTO, SettingError, Settings
 
@@ -29,6 +29,9 @@ GPU_RESERVE_MB = 2048
 
 MOST_AUTOMATIC_GPU_INSTANCES = 4
 """Measured on one H200: four instances under MPS answer 1.8 times as much as four that take turns."""
+
+CPU_PIECE_S = 6
+"""Recognised in about the time of a whole 3 s request, so that another request at worst takes twice its time."""
 
 SHM_SHARE = 0.5
 """Part of the shared memory that Triton's regions may take at start; they grow with the audio in flight."""
@@ -60,13 +63,18 @@ class Plan:
     batch_delay_ms: Choice[int]
     max_queue_size: Choice[int]
     queue_timeout_s: Choice[int]
-    max_audio_s: Choice[int]
+    piece_s: Choice[int]
+    pieces_in_flight: Choice[int]
     shm_region_mb: Choice[int]
 
     def lines(self) -> list[str]:
         """One line for each choice: its name, value and reason."""
         choices = {row.name: getattr(self, row.name) for row in fields(self)}
         return [f"{name} = {_text(choice.value)}: {choice.reason}" for name, choice in choices.items()]
+
+    def gateway_environ(self) -> dict[str, str]:
+        """Return the choices that the gateway acts on, as the environment variables of their settings."""
+        return {"PIECE_S": str(self.piece_s.value), "PIECES_IN_FLIGHT": str(self.pieces_in_flight.value)}
 
     def to_json(self) -> str:
         """Return the plan as a JSON document."""
@@ -98,7 +106,8 @@ def make_plan(settings: Settings, hardware: Hardware) -> Plan:
         batch_delay_ms=_batch_delay(settings),
         max_queue_size=Choice(settings.max_queue_size, "MAX_QUEUE_SIZE; Triton refuses more at once"),
         queue_timeout_s=Choice(settings.request_timeout_s, "REQUEST_TIMEOUT_S; nobody waits for the answer after that"),
-        max_audio_s=Choice(settings.max_audio_s, "MAX_AUDIO_S; longer audio is refused"),
+        piece_s=_piece_s(settings, gpu),
+        pieces_in_flight=_pieces_in_flight(settings, instances.value),
         shm_region_mb=_shm_region(settings, hardware, instances.value),
     )
 
@@ -187,12 +196,26 @@ def _batch_delay(settings: Settings) -> Choice[int]:
     return Choice(delay, f"BATCH_DELAY_MS; {why}")
 
 
+def _piece_s(settings: Settings, gpu: Gpu | None) -> Choice[int]:
+    if settings.piece_s != AUTO:
+        return Choice(settings.piece_s, "PIECE_S")
+    if gpu is None:
+        return Choice(CPU_PIECE_S, "other requests wait for the piece being recognised, and a CPU is slow")
+    return Choice(MAX_PIECE_S, "the recogniser hears the widest context, and no request waits long for it on a GPU")
+
+
+def _pieces_in_flight(settings: Settings, instances: int) -> Choice[int]:
+    if settings.pieces_in_flight != AUTO:
+        return Choice(settings.pieces_in_flight, "PIECES_IN_FLIGHT")
+    return Choice(instances, "one for each recogniser; more would queue in front of other requests")
+
+
 def _shm_region(settings: Settings, hardware: Hardware, instances: int) -> Choice[int]:
     size = min(MOST_SHM_REGION_MB, max(1, int(hardware.shm_mb * SHM_SHARE) // instances))
-    largest_mb = settings.max_batch_size * settings.max_audio_s * SAMPLE_RATE_HZ * 4 // 2**20 + 1
+    largest_mb = settings.max_batch_size * MAX_PIECE_S * SAMPLE_RATE_HZ * 4 // 2**20 + 1
     reason = f"{instances} region(s) in {hardware.shm_mb} MiB of /dev/shm"
     if largest_mb * instances > hardware.shm_mb:
-        reason += f"; {settings.max_batch_size} clips of MAX_AUDIO_S={settings.max_audio_s} need {largest_mb} MiB: "
+        reason += f"; {settings.max_batch_size} clips of {MAX_PIECE_S} s need {largest_mb} MiB: "
         reason += "give the container more --shm-size"
     return Choice(size, reason)
 

@@ -104,11 +104,11 @@ async def configure(run: RunFolder, environ: Mapping[str, str]) -> Plan:
 
 async def local_services(settings: Settings, run: RunFolder, environ: Mapping[str, str]) -> list[Service]:
     """Everything to start on this machine, in order. Raises `ServiceFailure` or `TritonNotFoundError`."""
-    gateway = gateway_service(settings, environ)
     if not settings.triton_is_local:
         LOG.info("TRITON_URL=%s is another machine: only the gateway is started", settings.triton_url)
-        return [gateway]
+        return [gateway_service(settings, environ)]
     plan = await configure(run, environ)
+    gateway = gateway_service(settings, {**environ, **plan.gateway_environ()})
     if not plan.mps.value:
         return [triton_service(settings, plan, run, environ, {}), gateway]
     daemon = MpsDaemon(run.mps, plan.gpu.value, environ)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from parakeet_mps.contract import MAX_PIECE_S
+
 AUTO = 0
 """Value of a count whose environment variable says `auto`: chosen by `auto_config.py`."""
 
@@ -46,9 +48,24 @@ class Settings:
         10, "How long a request may wait for company at an idle recogniser.", minimum=0, maximum=1000
     )
     max_queue_size: int = _setting(256, "Requests that may wait in Triton; more are refused.", minimum=1, maximum=65536)
-    max_audio_s: int = _setting(300, "Longest audio accepted, in seconds.", minimum=1, maximum=86400)
-    max_upload_mb: int = _setting(100, "Largest upload accepted, in MiB.", minimum=1, maximum=4096)
-    request_timeout_s: int = _setting(60, "Time a transcription may take.", minimum=1, maximum=3600)
+    max_audio_s: int = _setting(14400, "Longest audio accepted, in seconds.", minimum=1, maximum=86400)
+    piece_s: int = _setting(
+        AUTO,
+        "Longest piece that a recording is cut into, in seconds, or `auto`.",
+        minimum=5,
+        maximum=MAX_PIECE_S,
+        auto=True,
+    )
+    pieces_in_flight: int = _setting(
+        AUTO, "Pieces of one recording that are recognised at once, or `auto`.", minimum=1, maximum=64, auto=True
+    )
+    max_upload_mb: int = _setting(1024, "Largest upload accepted, in MiB.", minimum=1, maximum=4096)
+    request_timeout_s: int = _setting(
+        60,
+        "Time a transcription may take, and half of the audio's length on top; bounds each piece, too.",
+        minimum=1,
+        maximum=3600,
+    )
     max_in_flight: int = _setting(
         128, "Transcriptions in flight over all gateway processes; more are refused.", minimum=1, maximum=65536
     )

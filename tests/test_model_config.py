@@ -71,7 +71,6 @@ def test_the_model_gets_its_parameters_as_text() -> None:
         "torch_threads": "1",
         "active_thread_percentage": "25",
         "load_lock": "/run/load.lock",
-        "max_audio_s": "300",
     }
 
 

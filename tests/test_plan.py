@@ -57,8 +57,8 @@ def test_preferred_batch_sizes_end_with_the_largest_batch(most: int, sizes: tupl
 
 
 def test_small_shared_memory_shrinks_the_regions_and_says_what_to_do() -> None:
-    region = make_plan(Settings(), dataclasses.replace(LAPTOP, shm_mb=64)).shm_region_mb
-    assert region.value == 32
+    region = make_plan(Settings(), dataclasses.replace(LAPTOP, shm_mb=48)).shm_region_mb
+    assert region.value == 24
     assert "--shm-size" in region.reason
 
 

@@ -24,6 +24,7 @@ from parakeet_mps.gateway.routes import Routes
 from parakeet_mps.gateway.transcriber import Transcriber
 from parakeet_mps.gateway.upload_limit import UploadLimit
 from parakeet_mps.gateway.upload_pace import UploadPace
+from parakeet_mps.gateway.upload_recognition import Limits, UploadRecogniser
 from parakeet_mps.settings import Settings
 
 
@@ -43,6 +44,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        decoder.start()
         with drain_on_signals(drain):
             yield
         admission.close()
@@ -65,5 +67,6 @@ def create_app(
         form_limits={"max_files": 1, "max_fields": 100, "max_part_size": 64 << 10},
     )
     failures.install(app)
-    app.include_router(Routes(transcriber, decoder, health, metrics, settings.request_timeout_s).router())
+    recogniser = UploadRecogniser(decoder, transcriber, health, metrics, Limits.of(settings))
+    app.include_router(Routes(recogniser, health, metrics).router())
     return app

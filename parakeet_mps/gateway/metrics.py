@@ -24,6 +24,22 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 _LATENCY_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, float("inf"))
 
 
+class Stopwatch:
+    """Adds up the times that it runs, in `seconds`."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Run for the length of the block."""
+        began_at = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - began_at
+
+
 class Metrics:
     """Counts and times of everything that the gateway does."""
 
@@ -50,7 +66,7 @@ class Metrics:
         )
         self._stages = Histogram(
             "parakeet_stage_seconds",
-            "Time a transcription spends in each stage: decode, inference.",
+            "Time of each stage: decode (all of a recording) and inference (of one piece).",
             ("stage",),
             buckets=_LATENCY_BUCKETS_S,
             registry=registry,
@@ -78,13 +94,18 @@ class Metrics:
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Time one stage of a transcription, also for the account of the current request."""
-        began_at = time.perf_counter()
-        try:
+        with self.stopwatch(name) as stopwatch, stopwatch.running():
             yield
+
+    @contextmanager
+    def stopwatch(self, name: str) -> Iterator[Stopwatch]:
+        """Time one stage that is done bit by bit: what the stopwatch has measured in the end."""
+        stopwatch = Stopwatch()
+        try:
+            yield stopwatch
         finally:
-            seconds = time.perf_counter() - began_at
-            self._stages.labels(name).observe(seconds)
-            account.current().add_stage(name, seconds)
+            self._stages.labels(name).observe(stopwatch.seconds)
+            account.current().add_stage(name, stopwatch.seconds)
 
     def transcribed(self, audio_s: float) -> None:
         """Count `audio_s` seconds of audio as transcribed, also in the account of the current request."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -11,15 +11,17 @@ import torch
 
 from parakeet_mps.contract import SAMPLE_RATE_HZ, Recognition
 from parakeet_mps.gateway.deadline import Deadline, too_late
-from parakeet_mps.gateway.transcriber import Transcriber
 from parakeet_mps.pieces import Cutter, Joiner, Part, Piece
 
 T = TypeVar("T")
 
+Transcribe = Callable[[torch.Tensor, float, Sequence[str]], Awaitable[Recognition]]
+"""Recognises a waveform within a time (s), boosting hotwords: `Transcriber.transcribe`."""
+
 
 async def recognise(
     chunks: AsyncIterable[torch.Tensor],
-    transcriber: Transcriber,
+    transcribe: Transcribe,
     deadline: Deadline,
     hotwords: Sequence[str],
     cap: int,
@@ -28,11 +30,11 @@ async def recognise(
     """Yield what is said in each part of a recording, in order and without gaps, as soon as it is known.
 
     `chunks` are float32 [samples]; at most `cap` pieces of `piece_s` are with the recogniser at once. Close the
-    generator (`contextlib.aclosing`) when no more is wanted: that ends all work. Raises what `chunks` and `transcriber`
+    generator (`contextlib.aclosing`) when no more is wanted: that ends all work. Raises what `chunks` and `transcribe`
     raise, and `DeadlineError`.
     """
     joiner = Joiner()
-    pieces = _Pieces(transcriber, deadline, hotwords, cap)
+    pieces = _Pieces(transcribe, deadline, hotwords, cap)
     async with aclosing(pieces.recognised(_cut(chunks, deadline, piece_s))) as recognised:
         async for piece, recognition in recognised:
             for part in joiner.add(piece, recognition):
@@ -55,8 +57,8 @@ class _Pieces:
     One task cuts and sends ahead of the consumer, by `cap` pieces: the next piece is ready when the recogniser is.
     """
 
-    def __init__(self, transcriber: Transcriber, deadline: Deadline, hotwords: Sequence[str], cap: int) -> None:
-        self._transcriber = transcriber
+    def __init__(self, transcribe: Transcribe, deadline: Deadline, hotwords: Sequence[str], cap: int) -> None:
+        self._ask = transcribe
         self._deadline = deadline
         self._hotwords = hotwords
         self._free = asyncio.Semaphore(cap)
@@ -84,7 +86,7 @@ class _Pieces:
         try:
             if not piece.waveform.numel():  # digital silence costs nothing
                 return Recognition("", piece.end_s - piece.start_s)
-            return await self._transcriber.transcribe(piece.waveform, self._deadline.left_s(), self._hotwords)
+            return await self._ask(piece.waveform, self._deadline.left_s(), self._hotwords)
         finally:
             self._free.release()
 

@@ -7,19 +7,16 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated, Any
 
-import torch
 from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse, Response
 
-from parakeet_mps.contract import SAMPLE_RATE_HZ
-from parakeet_mps.errors import DeadlineError, RequestError
+from parakeet_mps.errors import RequestError
 from parakeet_mps.gateway import catalogue
-from parakeet_mps.gateway.decoding import Decoder
 from parakeet_mps.gateway.event_stream import EventStream
 from parakeet_mps.gateway.health import Health
 from parakeet_mps.gateway.metrics import CONTENT_TYPE, Metrics
-from parakeet_mps.gateway.transcriber import Transcriber
 from parakeet_mps.gateway.transcription_form import TranscriptionForm, sent_fields
+from parakeet_mps.gateway.upload_recognition import UploadRecogniser
 from parakeet_mps.pieces import Part
 from parakeet_mps.transcripts import Event, Narration, ResponseFormat, Transcript, render
 
@@ -31,16 +28,12 @@ WARNING_HEADER = "x-audio-warning"
 
 
 class Routes:
-    """The handlers and what they work with. `timeout_s` bounds decoding and recognition together."""
+    """The handlers and what they work with."""
 
-    def __init__(
-        self, transcriber: Transcriber, decoder: Decoder, health: Health, metrics: Metrics, timeout_s: float
-    ) -> None:
-        self._transcriber = transcriber
-        self._decoder = decoder
+    def __init__(self, recogniser: UploadRecogniser, health: Health, metrics: Metrics) -> None:
+        self._recogniser = recogniser
         self._health = health
         self._metrics = metrics
-        self._timeout_s = timeout_s
 
     def router(self) -> APIRouter:
         """Return the routes, to be included in an app."""
@@ -100,7 +93,7 @@ class Routes:
 
     async def _transcribe(self, form: TranscriptionForm) -> Transcript:
         warnings: list[str] = []
-        async with aclosing(self._recognise(form, warnings)) as recognised:
+        async with aclosing(self._recogniser.recognise(form.file.file, form.hotwords, warnings)) as recognised:
             parts = [part async for part in recognised]
         return await asyncio.to_thread(Transcript.of, parts, catalogue.LANGUAGE, warnings)
 
@@ -108,27 +101,10 @@ class Routes:
         """Yield the events of a transcription while it happens."""
         narration = Narration(form.detail, verbose=form.response_format is ResponseFormat.VERBOSE_JSON)
         parts, warnings = list[Part](), list[str]()
-        async with aclosing(self._recognise(form, warnings)) as recognised:
+        async with aclosing(self._recogniser.recognise(form.file.file, form.hotwords, warnings)) as recognised:
             async for part in recognised:
                 parts.append(part)
                 if event := narration.delta(*part):
                     yield event
         transcript = await asyncio.to_thread(Transcript.of, parts, catalogue.LANGUAGE, warnings)
         yield await asyncio.to_thread(narration.done, transcript)
-
-    async def _recognise(self, form: TranscriptionForm, warnings: list[str]) -> AsyncGenerator[Part, None]:
-        """Yield what is said in the recording, part by part; `warnings` is filled when the last one is out."""
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                with self._metrics.stage("decode"):
-                    async with self._decoder.open(form.file.file) as decoded:
-                        waveform = torch.cat([torch.zeros(0), *[chunk async for chunk in decoded.chunks()]])
-                with self._metrics.stage("inference"):
-                    recognition = await self._transcriber.transcribe(waveform, self._timeout_s, form.hotwords)
-        except TimeoutError:
-            raise DeadlineError("The transcription took too long.") from None
-        if decoded.warning:
-            warnings.append(decoded.warning)
-        self._health.proved()
-        self._metrics.transcribed(waveform.numel() / SAMPLE_RATE_HZ)
-        yield 0.0, recognition

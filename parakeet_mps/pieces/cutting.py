@@ -27,17 +27,22 @@ GOOD_PAUSE_S = 0.6
 SILENCE_PEAK = 2.0**-15
 """Largest magnitude of digital silence: the last bit of 16-bit audio."""
 
-SILENCE_KEPT_S = 0.2
-"""Digital silence that a piece keeps around its sounds. Some recognisers go deaf when exact zeros follow speech.
-https://github.com/NVIDIA-NeMo/NeMo/issues/15757"""
+HUSH_PEAK = 2.0**-11
+"""Largest magnitude of the near silence that is left off at the ends of a piece, in a piece of ordinary loudness."""
+
+_HUSH_BELOW_PEAK = 0.01
+
+SILENCE_KEPT_S = 0.1
+"""Near silence that a piece keeps at its ends. Parakeet goes deaf to short speech when 0.4 s of it follow.
+https://github.com/NVIDIA-NeMo/Speech/issues/15757"""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A span of the recording, `start_s` to `end_s`, and what the recogniser hears of it.
 
-    `waveform` is float32 [samples] and begins at `heard_s`: later than `start_s` where there is digital silence,
-    earlier where the piece shares audio with the one before. It is empty when there is nothing but digital silence.
+    `waveform` is float32 [samples] and begins at `heard_s`: later than `start_s` where there is near silence, earlier
+    where the piece shares audio with the one before. It is empty when there is nothing but digital silence.
     `continued` says that the piece shares audio with the next one.
     """
 
@@ -102,10 +107,12 @@ class Cutter:
 
 
 def _without_silent_ends(waveform: torch.Tensor) -> tuple[int, torch.Tensor]:
-    """Return the waveform without the digital silence at its ends, and the sample at which it begins."""
-    sounds = torch.nonzero(waveform.abs() > SILENCE_PEAK)
-    if not len(sounds):
+    """Return the waveform without the near silence at its ends, and the sample at which it begins."""
+    magnitude = waveform.abs()
+    peak = magnitude.max().item()
+    if peak <= SILENCE_PEAK:
         return 0, waveform[:0].clone()
+    sounds = torch.nonzero(magnitude > min(HUSH_PEAK, max(SILENCE_PEAK, _HUSH_BELOW_PEAK * peak)))
     kept = int(SILENCE_KEPT_S * SAMPLE_RATE_HZ)
     begin, end = max(0, int(sounds[0]) - kept), int(sounds[-1]) + kept
     begin -= begin % FRAME_SAMPLES  # keeps all times short in decimals
