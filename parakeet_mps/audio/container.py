@@ -40,6 +40,8 @@ _READ_BYTES = 1 << 18
 def open_container(source: Source, options: dict[str, str]) -> InputContainer:
     """Open what the bytes say. Raises `AudioError` when they are no audio or video file, with the reason."""
     head = source.peek(0, _TEXT_BYTES)
+    if source.has_only_tags:
+        raise AudioError("The file has no audio: it ends with its tags.")
     if not head:
         raise AudioError("The file is empty.")
     if _is_text(head):

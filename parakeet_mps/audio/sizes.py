@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from parakeet_mps.audio import matroska
+from parakeet_mps.audio.ogg import end_of_pages
 from parakeet_mps.audio.source import Source
 from parakeet_mps.errors import AudioError
 
@@ -16,26 +18,31 @@ _UNKNOWN_FROM = 0x7FFF_0000
 """Writers that cannot seek back leave this size or more in a 32-bit header: it promises nothing."""
 _RF64_UNKNOWN_FROM = 1 << 62
 _SLACK_BYTES = 1024
-_EBML_HEADER = b"\x1a\x45\xdf\xa3"
-_SEGMENT = b"\x18\x53\x80\x67"
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes that the header promises, and bytes that came. `misleading`: the promise is less than there is."""
+    """Bytes that the header promises, and bytes that came. `misleading`: the promise is less than there is.
+
+    Less than `slack` missing bytes are padding that a careless writer counted.
+    """
 
     promised: int = 0
     present: int = 0
     misleading: bool = False
+    slack: int = _SLACK_BYTES
 
     @property
     def cut_short(self) -> bool:
         """Whether the end is missing."""
-        return self.present + _SLACK_BYTES < self.promised
+        return self.present + self.slack < self.promised
+
+    def __str__(self) -> str:
+        return f"{self.present} of {self.promised} bytes"
 
 
 def sizes(source: Source) -> Sizes:
-    """Read the sizes of WAV, RF64, AIFF, AVI, CAF and Matroska; of other kinds the header says none.
+    """Read the sizes of WAV, RF64, W64, AIFF, AVI, AU, CAF, Matroska and Ogg; other kinds give none.
 
     Raises `AudioError` on a WAV without samples.
     """
@@ -46,10 +53,16 @@ def sizes(source: Source) -> Sizes:
         return Sizes(_bounded(int.from_bytes(head[4:8], "little") + 8), source.size)
     if head[:4] == b"FORM":
         return Sizes(_bounded(int.from_bytes(head[4:8], "big") + 8), source.size)
+    if head[:4] == b"riff":  # Sony's 64-bit WAV
+        return Sizes(int.from_bytes(source.peek(16, 8), "little"), source.size)
+    if head[:4] == b".snd":
+        return Sizes(_bounded(int.from_bytes(head[8:], "big")), source.size - int.from_bytes(head[4:8], "big"))
     if head[:4] == b"caff":
         return _caf(source)
-    if head[:4] == _EBML_HEADER:
-        return _matroska(source)
+    if head[:4] == matroska.EBML:
+        return Sizes(matroska.end_of_elements(source), source.size, slack=0)
+    if head[:4] == b"OggS":
+        return Sizes(end_of_pages(source), source.size, slack=0)
     return Sizes()
 
 
@@ -61,7 +74,7 @@ def _wav(source: Source) -> Sizes:
     long_size = None
     for name, at, size in _chunks(source, 12):
         if name == b"ds64":
-            long_size = int.from_bytes(source.peek(at + 16, 8), "little")
+            long_size = int.from_bytes(source.peek(at + 8, 8), "little")
         if name == b"data":
             return _wav_samples(source, at, size, long_size)
     raise AudioError("The WAV file has no samples.")
@@ -108,20 +121,3 @@ def _caf(source: Source) -> Sizes:
             return Sizes(size, source.size - at - 12)
         at += 12 + size
     return Sizes()
-
-
-def _matroska(source: Source) -> Sizes:
-    """Compare with the end of the segment, which follows the EBML header. https://www.rfc-editor.org/rfc/rfc8794"""
-    header_size, length = _vint(source.peek(4, 8))
-    at = 4 + length + header_size
-    if source.peek(at, 4) != _SEGMENT:
-        return Sizes()
-    size, length = _vint(source.peek(at + 4, 8))
-    is_unknown = size == (1 << 7 * length) - 1
-    return Sizes(0 if is_unknown else at + 4 + length + size, source.size)
-
-
-def _vint(data: bytes) -> tuple[int, int]:
-    """Return value and length of an EBML variable-length integer."""
-    length = 9 - data[0].bit_length() if data and data[0] else 1
-    return int.from_bytes(data[:length], "big") & ((1 << 7 * length) - 1), length

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import tempfile
 from pathlib import Path
@@ -21,9 +22,8 @@ class Source:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._whole_size = os.fstat(descriptor).st_size
+        self._end = os.fstat(descriptor).st_size
         self._begin = self._after_id3()
-        self.size = self._whole_size - self._begin
         self._at = 0
 
     @classmethod
@@ -35,6 +35,22 @@ class Source:
             file.write(data)
             file.flush()
             return cls(os.dup(file.fileno()))
+
+    @property
+    def size(self) -> int:
+        """Bytes without the tags."""
+        return self._end - self._begin
+
+    @property
+    def has_only_tags(self) -> bool:
+        """Whether tags are all that came."""
+        return self._begin == self._end > 0
+
+    def part(self, begin: int, end: int) -> Source:
+        """Return a view of a part; it is closed with the whole."""
+        part = copy.copy(self)
+        part._begin, part._end, part._at = self._begin + begin, self._begin + end, 0
+        return part
 
     def peek(self, offset: int, size: int) -> bytes:
         """Return up to `size` bytes from `offset` on."""
@@ -69,7 +85,8 @@ class Source:
         self.close()
 
     def _pread(self, offset: int, size: int) -> bytes:
-        return os.pread(self._descriptor, size, offset) if offset < self._whole_size else b""
+        left = self._end - offset
+        return os.pread(self._descriptor, min(size, left), offset) if left > 0 else b""
 
     def _after_id3(self) -> int:
         """Return where the file begins behind its ID3v2 tags. https://id3.org/id3v2.4.0-structure"""
@@ -82,4 +99,4 @@ class Source:
             size = sum((size >> 8 * byte & 0x7F) << 7 * byte for byte in range(4))
             has_footer = header[5] & 0x10
             at += _ID3_HEADER_BYTES * (2 if has_footer else 1) + size
-        return min(at, self._whole_size)
+        return min(at, self._end)

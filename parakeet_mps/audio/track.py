@@ -12,6 +12,7 @@ from av.container import InputContainer
 from av.packet import Packet
 from numpy.typing import NDArray
 
+from parakeet_mps.audio.mpeg import frame_bytes
 from parakeet_mps.audio.source import Source
 from parakeet_mps.audio.timeline import Timeline
 
@@ -20,6 +21,7 @@ _VBR_HEADER_BYTES = 4096
 _HONEST_FORMATS = frozenset({"wav", "w64", "aiff", "caf", "flac", "mov,mp4,m4a,3gp,3g2,mj2", "wv", "tta", "ape"})
 """Their headers count samples; of other formats FFmpeg estimates the duration."""
 
+_MATROSKA = "matroska,webm"
 _FULL_SCALE = {"u8": 128.0, "s16": 2.0**15, "s32": 2.0**31, "s64": 2.0**63, "flt": 1.0, "dbl": 1.0}
 
 
@@ -37,28 +39,40 @@ class Track:
         """Yield each frame and the silence (s) that lies before it."""
         began = self._container.start_time
         timeline = Timeline(None if began is None else began / av.time_base)
+        last = None
         for packet in self._packets():
+            last = packet if packet.size else last
             for frame in self._decoded(packet):
                 if frame.samples and frame.sample_rate:
                     yield frame, timeline.gap_s(frame.time, frame.samples / frame.sample_rate)
+        self.ends_in_damage |= self._ends_inside_frame(last)
 
     def promised_s(self) -> float | None:
         """Return the duration that the header gives, None when it gives none that can be relied on."""
         name = self._container.format.name
+        if name == _MATROSKA:
+            return self.estimated_s() or None if len(self._container.streams) == 1 else None
         if name in _HONEST_FORMATS or (name == "mp3" and self._has_vbr_header()):
             duration, unit = self._stream.duration, self._stream.time_base
             return None if duration is None or unit is None else float(duration * unit)
-        if name == "matroska,webm" and len(self._container.streams) == 1 and self._container.duration:
-            return self._container.duration / av.time_base
         return None
 
     def estimated_s(self) -> float:
         """Return the duration as FFmpeg sees it, which may be far off; 0 when it has no idea."""
-        return (self._container.duration or 0) / av.time_base
+        duration, start = self._container.duration or 0, self._container.start_time or 0
+        if self._container.format.name == _MATROSKA:
+            duration -= max(0, start)  # its duration is that of the clock, which need not begin at 0
+        return max(0, duration) / av.time_base
 
     def _has_vbr_header(self) -> bool:
         head = self._source.peek(0, _VBR_HEADER_BYTES)
         return any(mark in head for mark in (b"Xing", b"Info", b"VBRI"))
+
+    def _ends_inside_frame(self, last: Packet[AudioStream] | None) -> bool:
+        """Say whether the last frame of raw MPEG audio is incomplete, which FFmpeg does not mind."""
+        if last is None or self._container.format.name != "mp3":
+            return False
+        return last.size < frame_bytes(bytes(last)[:4])
 
     def _packets(self) -> Iterator[Packet[AudioStream]]:
         for _ in range(_MOST_READ_ERRORS):
@@ -85,11 +99,11 @@ class Track:
 
 def channels_of(frame: AudioFrame) -> NDArray[np.float32]:
     """Return a frame as float32 [channels, samples], full scale 1."""
-    samples = frame.to_ndarray()
+    samples = frame.to_ndarray()  # a copy
     if not frame.format.is_planar:
         samples = samples.reshape(-1, frame.layout.nb_channels).T
     name = frame.format.name.removesuffix("p")
     if name in ("flt", "dbl"):
-        return samples.astype(np.float32)
+        return samples.astype(np.float32, copy=False)
     offset = 128.0 if name == "u8" else 0.0
     return (samples.astype(np.float32) - np.float32(offset)) / np.float32(_FULL_SCALE[name])
