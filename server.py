@@ -5,78 +5,11 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import resource
-import shutil
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from parakeet_mps import logs
-from parakeet_mps.settings import Settings
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-
-METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-
-KEEP_ALIVE_S = 75
-"""Longer than load balancers keep idle connections, usually 60 s, so that none sends into one that is being closed."""
-
-
-def build_app(environ: Mapping[str, str]) -> FastAPI:
-    """Return the gateway of one worker process. Raises `SettingError` on a bad setting."""
-    settings = Settings.from_env(environ)
-    logs.configure(settings.log_level, settings.log_format)
-    logging.getLogger("uvicorn.access").disabled = True  # it logs paths and queries as sent; the app logs its own
-    import torch  # here, so that a bad setting is refused at once and the workers' parent stays small
-
-    from parakeet_mps.gateway.admission import Admission
-    from parakeet_mps.gateway.app import create_app
-    from parakeet_mps.gateway.metrics import Metrics, shared_folder
-    from parakeet_mps.gateway.triton import TritonTranscriber
-
-    torch.set_num_threads(1)  # the workers are the parallelism
-    metrics = Metrics(shared_folder(environ.get(METRICS_FOLDER)))
-    admission = Admission(settings.max_in_flight, settings.run_path / "admission")
-    return create_app(settings, TritonTranscriber(settings.triton_url, settings.max_audio_s), metrics, admission)
-
-
-def serve() -> None:
-    """Run all workers in the foreground."""
-    import uvicorn
-
-    from parakeet_mps.gateway.keys import read_keys
-
-    settings = Settings.from_env(os.environ)
-    read_keys(settings)  # unfit ones are refused here, once
-    logs.configure(settings.log_level, settings.log_format)
-    _allow_many_connections()
-    os.environ[METRICS_FOLDER] = str(settings.run_path / "metrics")
-    shutil.rmtree(os.environ[METRICS_FOLDER], ignore_errors=True)
-    uvicorn.run(
-        "server:app",
-        host=settings.host,
-        port=settings.port,
-        workers=settings.gateway_workers,
-        log_level=settings.log_level,
-        log_config=None,  # uvicorn's lines take the format of all others
-        access_log=False,  # the app logs its own
-        http="parakeet_mps.gateway.http_protocol:GatewayProtocol",
-        ws="none",
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=2,  # by then the app has drained, see parakeet_mps.gateway.draining
-        timeout_worker_healthcheck=20,  # uvicorn is deaf meanwhile: importing torch takes less, stopping may take more
-    )
-
-
-def _allow_many_connections() -> None:
-    """Raise the limit of open files, of which every idle connection takes one, as far as it goes."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
+from parakeet_mps.gateway.serving import build_app, serve
 
 if __name__ == "__main__":
-    serve()
+    serve("server:app")
 elif __name__ == "server":
     app = build_app(os.environ)

@@ -36,7 +36,7 @@ class UploadPace:
                     message = await receive()
             except TimeoutError:
                 error = SlowUploadError("The upload came in too slowly.")
-                raise failures.through_framework(error) from None
+                raise failures.through_framework(error) from error
             if patience_s is not None:
                 earned_s = len(message.get("body", b"")) / self._bytes_per_s
                 waited_s = asyncio.get_running_loop().time() - began_at

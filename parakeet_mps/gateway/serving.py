@@ -1,0 +1,75 @@
+"""The gateway's processes: the app of each worker, and the workers."""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import shutil
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from parakeet_mps import logs
+from parakeet_mps.settings import Settings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from parakeet_mps.gateway.transcriber import Transcriber
+
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+
+KEEP_ALIVE_S = 75
+"""Longer than load balancers keep idle connections, usually 60 s, so that none sends into one that is being closed."""
+
+
+def build_app(environ: Mapping[str, str], transcriber: Transcriber | None = None) -> FastAPI:
+    """Return the gateway of one worker process, by default in front of Triton. Raises `SettingError`."""
+    settings = Settings.from_env(environ)
+    logs.configure(settings.log_level, settings.log_format)
+    logging.getLogger("uvicorn.access").disabled = True  # it logs paths and queries as sent; the app logs its own
+    import torch  # here, so that a bad setting is refused at once and the workers' parent stays small
+
+    from parakeet_mps.gateway.admission import Admission
+    from parakeet_mps.gateway.app import create_app
+    from parakeet_mps.gateway.metrics import Metrics, shared_folder
+    from parakeet_mps.gateway.triton import TritonTranscriber
+
+    torch.set_num_threads(1)  # the workers are the parallelism
+    metrics = Metrics(shared_folder(environ.get(METRICS_FOLDER)))
+    admission = Admission(settings.max_in_flight, settings.run_path / "admission")
+    return create_app(settings, transcriber or TritonTranscriber(settings.triton_url), metrics, admission)
+
+
+def serve(app: str) -> None:
+    """Run all workers in the foreground, each with the `app` that it imports. Raises `SettingError`."""
+    import uvicorn
+
+    from parakeet_mps.gateway.keys import read_keys
+
+    settings = Settings.from_env(os.environ)
+    read_keys(settings)  # unfit ones are refused here, once
+    logs.configure(settings.log_level, settings.log_format)
+    _allow_many_connections()
+    os.environ[METRICS_FOLDER] = str(settings.run_path / "metrics")
+    shutil.rmtree(os.environ[METRICS_FOLDER], ignore_errors=True)
+    uvicorn.run(
+        app,
+        host=settings.host,
+        port=settings.port,
+        workers=settings.gateway_workers,
+        log_level=settings.log_level,
+        log_config=None,  # uvicorn's lines take the format of all others
+        access_log=False,  # the app logs its own
+        http="parakeet_mps.gateway.http_protocol:GatewayProtocol",
+        ws="none",
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=2,  # by then the app has drained, see parakeet_mps.gateway.draining
+        timeout_worker_healthcheck=20,  # uvicorn is deaf meanwhile: importing torch takes less, stopping may take more
+    )
+
+
+def _allow_many_connections() -> None:
+    """Raise the limit of open files, of which every idle connection takes one, as far as it goes."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
