@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from parakeet_mps.errors import DeadlineError
 
@@ -17,9 +18,10 @@ class Deadline:
     `timeout_s` also bounds every single piece, so that a recogniser that hangs is noticed as early in a long recording.
     """
 
-    def __init__(self, timeout_s: float) -> None:
-        self.timeout_s = timeout_s
-        self._at = time.monotonic() + timeout_s
+    def __init__(self, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._at = clock() + timeout_s
 
     def extend(self, audio_s: float) -> None:
         """Allow for `audio_s` more seconds of audio."""
@@ -27,10 +29,10 @@ class Deadline:
 
     def left_s(self) -> float:
         """Return the time that is left (s), for one step at most `timeout_s`. Raises `DeadlineError` when none is."""
-        left_s = self._at - time.monotonic()
+        left_s = self._at - self._clock()
         if left_s <= 0:
             raise too_late()
-        return min(left_s, self.timeout_s)
+        return min(left_s, self._timeout_s)
 
 
 def too_late() -> DeadlineError:
