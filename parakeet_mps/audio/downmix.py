@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _RAMP_SAMPLES = 256
-_MEMORY = 0.5
+_MEMORY = 0.1
 """Share of the energies that is still remembered a block later."""
 _OUT_OF_PHASE = 0.25
 """Unrelated channels keep sum(energies) / n^2 when averaged; less than this share of it means that they cancel out."""

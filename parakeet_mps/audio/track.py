@@ -37,8 +37,7 @@ class Track:
 
     def frames(self) -> Iterator[tuple[AudioFrame, float]]:
         """Yield each frame and the silence (s) that lies before it."""
-        began = self._container.start_time
-        timeline = Timeline(None if began is None else began / av.time_base)
+        timeline = Timeline(self._begin_s())
         last = None
         for packet in self._packets():
             last = packet if packet.size else last
@@ -63,6 +62,13 @@ class Track:
         if self._container.format.name == _MATROSKA:
             duration -= max(0, start)  # its duration is that of the clock, which need not begin at 0
         return max(0, duration) / av.time_base
+
+    def _begin_s(self) -> float | None:
+        """Return the time at which a player begins, which may be before the first sound."""
+        if self._container.format.name == _MATROSKA:  # FFmpeg does not see where a picture begins that it cannot decode
+            return 0.0
+        began = self._container.start_time
+        return None if began is None else began / av.time_base
 
     def _has_vbr_header(self) -> bool:
         head = self._source.peek(0, _VBR_HEADER_BYTES)

@@ -21,7 +21,7 @@ MAX_PROCESSES = 64
 """Files decoded at once by one gateway process; a process takes about 25 MB, up to 0.5 GB on a hostile file."""
 
 PATIENCE_S = 20.0
-"""Time a file may take to decode, and a tenth of its audio's length on top. Decoding takes about a thousandth."""
+"""Time a file may take to decode, and a tenth of its audio's length on top. Decoding takes a few thousandths."""
 _AUDIO_S_PER_S = 10.0
 
 _FLOAT32_BYTES = 4
