@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from parakeet_mps.contract import Recognition
-from parakeet_mps.engine.words import Piece, merge_words, time_tokens
+import torch
+
+from parakeet_mps.contract import SAMPLE_RATE_HZ, Recognition, Token
+from parakeet_mps.engine.edges import find_edges
+from parakeet_mps.engine.loudness import Loudness
+from parakeet_mps.engine.words import Piece, emissions, join_word, place_words, split_words, time_tokens
 
 
 class HypothesisReader:
@@ -18,9 +22,25 @@ class HypothesisReader:
         self._pieces: list[str] = decoding.decode_ids_to_tokens(list(range(decoding.blank_id)))
         self._punctuation: Collection[str] = decoding.supported_punctuation or ()
 
-    def read(self, hypothesis: Any, duration: float) -> Recognition:
-        """Return what a `nemo...rnnt_utils.Hypothesis` with token durations and confidences says of `duration` s."""
-        pieces = [
+    def read(self, hypothesis: Any, waveform: torch.Tensor) -> Recognition:
+        """Return what a `nemo...rnnt_utils.Hypothesis` with token durations and confidences says of the `waveform`.
+
+        The waveform is float32 [samples] on the CPU, at least one frame long.
+        """
+        duration = waveform.numel() / SAMPLE_RATE_HZ
+        tokens = time_tokens(self._read_pieces(hypothesis), self._frame_s, duration)
+        groups = split_words(tokens, self._punctuation)
+        spans = find_edges(emissions(groups, self._punctuation), Loudness(waveform), self._frame_s)
+        placed = place_words(groups, spans, duration)
+        return Recognition(
+            text=hypothesis.text,
+            duration=duration,
+            tokens=tuple(token for group in placed for token in group),
+            words=tuple(join_word(group, self._spell(group), self._punctuation) for group in placed),
+        )
+
+    def _read_pieces(self, hypothesis: Any) -> list[Piece]:
+        return [
             Piece(token, self._pieces[token], frame, frames, round(min(max(confidence, 0.0), 1.0), 4))
             for token, frame, frames, confidence in zip(
                 hypothesis.y_sequence.tolist(),
@@ -30,6 +50,6 @@ class HypothesisReader:
                 strict=True,
             )
         ]
-        tokens = time_tokens(pieces, self._frame_s, duration)
-        words = merge_words(tokens, self._decoding.decode_ids_to_str, self._punctuation)
-        return Recognition(hypothesis.text, duration, tokens, words)
+
+    def _spell(self, group: Sequence[Token]) -> str:
+        return str(self._decoding.decode_ids_to_str([token.id for token in group]))

@@ -72,7 +72,7 @@ class Recognizer:
             encoder_output=encoded, encoded_lengths=encoded_lengths, return_hypotheses=True
         )
         return [
-            self._reader.read(hypothesis, utterance.numel() / SAMPLE_RATE_HZ)
+            self._reader.read(hypothesis, utterance)
             for hypothesis, utterance in zip(hypotheses, utterances, strict=True)
         ]
 
