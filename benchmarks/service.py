@@ -1,0 +1,92 @@
+"""The whole service, started for a measurement, and the memory that its gateway takes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).parent.parent
+START_LIMIT_S = 180
+
+
+class Service:
+    """A running service: `url` of its gateway, and the process that supervises all others."""
+
+    def __init__(self, url: str, process: subprocess.Popen[bytes]) -> None:
+        self.url = url
+        self._process = psutil.Process(process.pid)
+
+    def gateway_memory_mb(self) -> list[float]:
+        """Return the resident memory of every gateway process now, the largest first; decoding processes included."""
+        return sorted((size / 2**20 for size in map(_resident, self._gateway())), reverse=True)
+
+    @contextlib.contextmanager
+    def watched_memory(self) -> Iterator[list[list[float]]]:
+        """Yield a list that fills with `gateway_memory_mb`, four times a second."""
+        seen: list[list[float]] = [self.gateway_memory_mb()]
+        stop = threading.Event()
+
+        def watch() -> None:
+            while not stop.wait(0.25):
+                seen.append(self.gateway_memory_mb())
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        try:
+            yield seen
+        finally:
+            stop.set()
+            thread.join()
+
+    def _gateway(self) -> list[psutil.Process]:
+        (gateway,) = (child for child in self._process.children() if "server.py" in " ".join(child.cmdline()))
+        return [gateway, *gateway.children(recursive=True)]
+
+
+@contextlib.contextmanager
+def running_service(**settings: str) -> Iterator[Service]:
+    """Start the service on free ports with `settings` as environment variables; stop it in the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        ports = dict(zip(("PORT", "TRITON_HTTP_PORT", "TRITON_METRICS_PORT", "GRPC"), _free_ports(4), strict=True))
+        address = {"HOST": "127.0.0.1", "TRITON_URL": f"127.0.0.1:{ports.pop('GRPC')}", "RUN_DIR": str(run)}
+        environ = os.environ | {name: str(port) for name, port in ports.items()} | address | settings
+        process = subprocess.Popen([sys.executable, "-m", "parakeet_mps.service"], cwd=ROOT, env=environ)
+        try:
+            _wait_for(run / "ready", process)
+            yield Service(f"http://127.0.0.1:{ports['PORT']}", process)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [server.getsockname()[1] for server in servers]
+
+
+def _wait_for(ready: Path, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_LIMIT_S
+    while not ready.exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise SystemExit("the service did not become ready")
+        time.sleep(0.1)
+
+
+def _resident(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_info().rss)
+    except psutil.NoSuchProcess:
+        return 0
