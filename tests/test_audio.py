@@ -13,17 +13,17 @@ import av
 import numpy as np
 import pytest
 import torch
-from kinds import KINDS, Kind, png, recording, wav_header
-from recordings import duration_s, encoded, piped, samples_wav, speech
-from references import references
 from torchcodec.decoders import AudioDecoder
 
+from kinds import KINDS, Kind, png, recording, wav_header
 from parakeet_mps.audio import decode
 from parakeet_mps.audio.downmix import Downmix
 from parakeet_mps.audio.recording import BLOCK_SAMPLES, Recording
 from parakeet_mps.audio.source import Source
 from parakeet_mps.contract import SAMPLE_RATE_HZ
 from parakeet_mps.errors import AudioError
+from recordings import duration_s, encoded, piped, samples_wav, speech
+from references import references
 
 MAX_AUDIO_S = 60.0
 

@@ -19,6 +19,9 @@ from parakeet_mps.errors import AudioError
 BLOCK_SAMPLES = 10 * SAMPLE_RATE_HZ
 """Most samples in one block."""
 
+_WAV_PACKET_BYTES = 1 << 16
+"""FFmpeg's own packets of 1/25 s cost more to hand around than to decode."""
+
 
 class Recording:
     """Decodes `source`, which must be audio of 0.1 s to `max_audio_s` seconds. To be read once."""
@@ -65,7 +68,7 @@ class Recording:
             yield stretch.finish()
 
     def _tracks(self) -> Iterator[Track]:
-        options = {"ignore_length": "1"} if self._sizes.misleading else {}
+        options = {"max_size": str(_WAV_PACKET_BYTES), "ignore_length": str(int(self._sizes.misleading))}
         for index, link in enumerate(links(self._source)):
             try:
                 container = open_container(link, options)
