@@ -18,6 +18,9 @@ MAX_PHRASES = 100
 MAX_CHARACTERS = 100
 """Longest phrase, without its weight."""
 
+MAX_TOTAL_CHARACTERS = 3000
+"""All phrases of one request together: they are compiled while other requests wait."""
+
 WEIGHTS = (0.1, 2.0)
 """Smallest and largest weight."""
 
@@ -58,10 +61,12 @@ def parse_hotwords(fields: Iterable[str], prompt: str | None = None) -> tuple[st
     asked = _distinct(part for field in fields for part in re.split(r"[,\r\n]", field))
     if fault := find_fault(asked):
         raise RequestError(f"hotwords: {fault}", param="hotwords")
-    room = min(MAX_PROMPT_PHRASES, MAX_PHRASES - len(asked))
     known = {read_hotword(text).phrase.casefold() for text in asked}
-    hints = [phrase for phrase in _prompt_phrases(prompt or "") if phrase.casefold() not in known]
-    return (*asked, *(f"{phrase} :{PROMPT_WEIGHT}" for phrase in hints[len(hints) - min(room, len(hints)) :]))
+    hints = [f"{phrase} :{PROMPT_WEIGHT}" for phrase in _prompt_phrases(prompt or "") if phrase.casefold() not in known]
+    hints = hints[-MAX_PROMPT_PHRASES:]
+    while hints and find_fault([*asked, *hints]):
+        del hints[0]
+    return (*asked, *hints)
 
 
 def read_hotword(text: str) -> Hotword:
@@ -80,7 +85,13 @@ def find_fault(texts: Sequence[str]) -> str | None:
             return f"phrase {number} has {len(phrase)} characters, at most {MAX_CHARACTERS} allowed."
         if not WEIGHTS[0] <= weight <= WEIGHTS[1]:
             return f"phrase {number} has the weight {weight:g}; from {WEIGHTS[0]:g} to {WEIGHTS[1]:g} are allowed."
+    if (total := _count_characters(texts)) > MAX_TOTAL_CHARACTERS:
+        return f"{total} characters together, at most {MAX_TOTAL_CHARACTERS} allowed."
     return None
+
+
+def _count_characters(texts: Iterable[str]) -> int:
+    return sum(len(read_hotword(text).phrase) for text in texts)
 
 
 def _prompt_phrases(prompt: str) -> list[str]:

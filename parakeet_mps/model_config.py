@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from parakeet_mps.contract import ASR_MODEL, AUDIO_INPUT, RECOGNITION_OUTPUT
+from parakeet_mps.contract import ASR_MODEL, AUDIO_INPUT, HOTWORDS_INPUT, RECOGNITION_OUTPUT
 from parakeet_mps.plan import Plan
 
 _PLACEHOLDER = re.compile(r"\$\{|\$\(|\{\{|\}\}|<[A-Z_]+>")
@@ -54,14 +54,18 @@ class ModelConfig:
 
 
 def recogniser_config(plan: Plan, locations: Locations) -> ModelConfig:
-    """Configuration of the recogniser: `AUDIO` FP32 [samples], ragged, to `RECOGNITION` UINT8 [bytes]."""
+    """Configuration of the recogniser: see the names in `contract`."""
+    # Without allow_ragged_batch, requests of different lengths never share a batch.
+    ragged = {"allow_ragged_batch": Identifier("true")}
     return ModelConfig(
         {
             "name": ASR_MODEL,
             "backend": "python",
             "max_batch_size": plan.max_batch_size.value,
-            # Without allow_ragged_batch, requests of different lengths never share a batch.
-            "input": [_tensor(AUDIO_INPUT, "TYPE_FP32") | {"allow_ragged_batch": Identifier("true")}],
+            "input": [
+                _tensor(AUDIO_INPUT, "TYPE_FP32") | ragged,
+                _tensor(HOTWORDS_INPUT, "TYPE_UINT8") | ragged | {"optional": Identifier("true")},
+            ],
             "output": [_tensor(RECOGNITION_OUTPUT, "TYPE_UINT8")],
             "dynamic_batching": _batching(plan),
             "instance_group": [_instance_group(plan)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import torch
 
@@ -38,11 +39,13 @@ class FakeTranscriber:
         self.is_ready = True
         self.closed = False
         self.waveforms: list[torch.Tensor] = []
+        self.hotwords: list[tuple[str, ...]] = []
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def transcribe(self, waveform: torch.Tensor, timeout_s: float) -> Recognition:
+    async def transcribe(self, waveform: torch.Tensor, timeout_s: float, hotwords: Sequence[str] = ()) -> Recognition:
         self.waveforms.append(waveform)
+        self.hotwords.append(tuple(hotwords))
         await self.gate.wait()
         if self.error is not None:
             raise self.error

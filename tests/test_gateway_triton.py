@@ -44,7 +44,7 @@ def test_other_failures_have_none() -> None:
 
 @pytest.mark.anyio
 async def test_without_a_server_nothing_hangs(unused_url: str) -> None:
-    transcriber = TritonTranscriber(unused_url, max_audio_s=10)
+    transcriber = TritonTranscriber(unused_url)
     assert not await transcriber.live(timeout_s=1)
     assert not await transcriber.ready(timeout_s=1)
     with pytest.raises(UnavailableError):

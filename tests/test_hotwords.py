@@ -44,6 +44,7 @@ def test_a_phrase_may_end_with_its_weight(text: str, expected: tuple[str, float]
     [
         (",".join(f"word{number}" for number in range(MAX_PHRASES + 1)), "101 phrases"),
         ("short," + "x" * (MAX_CHARACTERS + 1), "phrase 2 has 101 characters"),
+        (",".join(f"{number:03}" + "x" * 57 for number in range(51)), "3060 characters together"),
         ("tramadol :9", "the weight 9"),
         ("tramadol :0", "the weight 0"),
     ],

@@ -32,15 +32,17 @@ def test_the_configuration_in_git_is_what_the_default_plan_renders() -> None:
 def test_names_types_and_shapes_are_the_contract() -> None:
     config = parsed(DEFAULT)
     assert (config.name, config.backend) == (contract.ASR_MODEL, "python")
-    (audio,), (recognition,) = config.input, config.output
+    (audio, hotwords), (recognition,) = config.input, config.output
     assert (audio.name, audio.data_type, list(audio.dims)) == (contract.AUDIO_INPUT, model_config_pb2.TYPE_FP32, [-1])
+    assert (hotwords.name, hotwords.optional) == (contract.HOTWORDS_INPUT, True)
+    assert (hotwords.data_type, list(hotwords.dims)) == (model_config_pb2.TYPE_UINT8, [-1])
     assert recognition.name == contract.RECOGNITION_OUTPUT
     assert (recognition.data_type, list(recognition.dims)) == (model_config_pb2.TYPE_UINT8, [-1])
 
 
 def test_utterances_of_different_lengths_may_share_a_batch() -> None:
     config = parsed(DEFAULT)
-    assert config.input[0].allow_ragged_batch
+    assert all(tensor.allow_ragged_batch for tensor in config.input)
     assert config.max_batch_size == 16
     assert list(config.dynamic_batching.preferred_batch_size) == [4, 8, 16]
     assert config.dynamic_batching.max_queue_delay_microseconds == 10_000

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-from parakeet_mps.contract import SAMPLE_RATE_HZ, Recognition
+from parakeet_mps.contract import MAX_PIECE_S, SAMPLE_RATE_HZ, Recognition
 from parakeet_mps.engine.batching import group_by_length, pad
+from parakeet_mps.engine.boosting import Booster
 from parakeet_mps.engine.decoding import HypothesisReader
 from parakeet_mps.engine.loading import load_model
 from parakeet_mps.engine.utterance import UtteranceError, find_fault
@@ -29,11 +30,10 @@ class Recognizer:
         self._device, self._dtype = weights.device, weights.dtype
         frame_s = model.cfg.preprocessor.window_stride * model.encoder.subsampling_factor
         self._reader = HypothesisReader(model.decoding, frame_s)
+        self._booster = Booster(model.decoding, model.tokenizer)
 
     @classmethod
-    def load(
-        cls, path: str | Path, device: str | None = None, *, threads: int | None = None, max_audio_s: float = 300
-    ) -> Recognizer:
+    def load(cls, path: str | Path, device: str | None = None, *, threads: int | None = None) -> Recognizer:
         """Load the `.nemo` file `path` to `device` (default: CUDA where there is one), warmed up and frozen.
 
         `threads` bounds the CPU threads of this process. Raises `CheckpointError` for another kind of model.
@@ -41,40 +41,52 @@ class Recognizer:
         if threads:
             torch.set_num_threads(threads)
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        recognizer = cls(load_model(path, place), int(max_audio_s * SAMPLE_RATE_HZ))
+        recognizer = cls(load_model(path, place), MAX_PIECE_S * SAMPLE_RATE_HZ)
         recognizer._warm_up()
         # What is loaded stays for the life of the process: the collector need not walk through it again.
         gc.collect()
         gc.freeze()
         return recognizer
 
-    def recognize(self, utterances: Sequence[torch.Tensor]) -> list[Recognition | UtteranceError]:
+    def recognize(
+        self, utterances: Sequence[torch.Tensor], hotwords: Sequence[Sequence[str]] | None = None
+    ) -> list[Recognition | UtteranceError]:
         """Return what is said in each utterance (float32 [samples] at 16 kHz), in the order given.
 
+        `hotwords` gives each utterance's phrases to boost (see `parakeet_mps.hotwords`); they change no other's result.
         An utterance that cannot be recognised yields its `UtteranceError` and does not touch the others.
         """
+        phrases = hotwords or [()] * len(utterances)
         results: dict[int, Recognition | UtteranceError] = {}
-        for index, utterance in enumerate(utterances):
-            if fault := find_fault(utterance, self._max_samples):
+        for index, (utterance, texts) in enumerate(zip(utterances, phrases, strict=True)):
+            if fault := find_fault(utterance, self._max_samples) or (texts and self._booster.find_fault(texts)):
                 results[index] = fault
         good = [index for index in range(len(utterances)) if index not in results]
         for group in group_by_length([utterances[index].numel() for index in good]):
             members = [good[position] for position in group]
-            results.update(zip(members, self._recognize_group([utterances[i] for i in members]), strict=True))
+            recognitions = self._recognize_group([utterances[i] for i in members], [phrases[i] for i in members])
+            results.update(zip(members, recognitions, strict=True))
         return [results[index] for index in range(len(utterances))]
 
     @torch.inference_mode()
-    def _recognize_group(self, utterances: list[torch.Tensor]) -> list[Recognition]:
+    def _recognize_group(self, utterances: list[torch.Tensor], phrases: list[Sequence[str]]) -> list[Recognition]:
         signals, lengths = pad(utterances, self._device)
         features, feature_lengths = self._model.preprocessor(input_signal=signals, length=lengths)
         encoded, encoded_lengths = self._model.encoder(audio_signal=features.to(self._dtype), length=feature_lengths)
-        hypotheses = self._model.decoding.rnnt_decoder_predictions_tensor(
-            encoder_output=encoded, encoded_lengths=encoded_lengths, return_hypotheses=True
-        )
+        hypotheses = self._decode(encoded, encoded_lengths, phrases)
         return [
             self._reader.read(hypothesis, utterance)
             for hypothesis, utterance in zip(hypotheses, utterances, strict=True)
         ]
+
+    def _decode(self, encoded: torch.Tensor, lengths: torch.Tensor, phrases: list[Sequence[str]]) -> list[Any]:
+        if any(phrases):
+            return self._booster.decode(encoded, lengths, phrases)
+        return list(
+            self._model.decoding.rnnt_decoder_predictions_tensor(
+                encoder_output=encoded, encoded_lengths=lengths, return_hypotheses=True
+            )
+        )
 
     def _warm_up(self) -> None:
         longest = self._max_samples / SAMPLE_RATE_HZ

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -12,11 +13,12 @@ from parakeet_mps.contract import Recognition
 class Transcriber(Protocol):
     """Recognises speech, somewhere. One object serves all requests of one event loop."""
 
-    async def transcribe(self, waveform: torch.Tensor, timeout_s: float) -> Recognition:
-        """Recognise one float32 [samples] waveform, mono at `contract.SAMPLE_RATE_HZ`.
+    async def transcribe(self, waveform: torch.Tensor, timeout_s: float, hotwords: Sequence[str] = ()) -> Recognition:
+        """Recognise one float32 [samples] waveform, mono at `contract.SAMPLE_RATE_HZ`, boosting the `hotwords`.
 
-        Raises `AudioError` when the waveform is at fault, `DeadlineError` after `timeout_s` seconds,
-        `UnavailableError` when the recogniser cannot answer now.
+        Raises `AudioError` when the waveform is at fault, `RequestError` when the hotwords are (see
+        `parakeet_mps.hotwords`), `DeadlineError` after `timeout_s` seconds, `UnavailableError` when the recogniser
+        cannot answer now.
         """
         ...
 

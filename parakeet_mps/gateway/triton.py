@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 from tritonclient.grpc import InferInput
 from tritonclient.grpc.aio import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
-from parakeet_mps.contract import ASR_MODEL, AUDIO_INPUT, BAD_UTTERANCE, RECOGNITION_OUTPUT, SAMPLE_RATE_HZ, Recognition
-from parakeet_mps.errors import AudioError, DeadlineError, ServiceError, UnavailableError
+from parakeet_mps.contract import (
+    ASR_MODEL,
+    AUDIO_INPUT,
+    BAD_UTTERANCE,
+    HOTWORDS_FAULT,
+    HOTWORDS_INPUT,
+    MAX_PIECE_S,
+    RECOGNITION_OUTPUT,
+    SAMPLE_RATE_HZ,
+    Recognition,
+    write_phrases,
+)
+from parakeet_mps.errors import AudioError, DeadlineError, RequestError, ServiceError, UnavailableError
 
-_FLOAT32_BYTES = 4
-_MESSAGE_ROOM_BYTES = 1 << 20
-_GRPC_MESSAGE_LIMIT = (1 << 31) - 1
+_MESSAGE_BYTES = MAX_PIECE_S * SAMPLE_RATE_HZ * 4 + (1 << 20)
+"""Largest message: the longest float32 waveform, with room for what goes with it."""
 
 # What Triton says when it is alive but this request cannot be served: a full queue, a model being (re)loaded, a dead
 # Python stub. https://github.com/triton-inference-server/core/blob/main/src/dynamic_batch_scheduler.cc
@@ -23,19 +36,16 @@ _EXPIRED_MARK = "timeout expired"
 class TritonTranscriber:
     """A `Transcriber` over one gRPC channel. Connects on first use, in the event loop that uses it."""
 
-    def __init__(self, url: str, max_audio_s: float) -> None:
+    def __init__(self, url: str) -> None:
         self._url = url
-        self._max_message_bytes = min(
-            _GRPC_MESSAGE_LIMIT, int(max_audio_s * SAMPLE_RATE_HZ) * _FLOAT32_BYTES + _MESSAGE_ROOM_BYTES
-        )
         self._connected: InferenceServerClient | None = None
 
-    async def transcribe(self, waveform: torch.Tensor, timeout_s: float) -> Recognition:
+    async def transcribe(self, waveform: torch.Tensor, timeout_s: float, hotwords: Sequence[str] = ()) -> Recognition:
         """See `Transcriber`. Triton drops the request from its queue once `timeout_s` is over."""
         try:
             result = await self._client.infer(
                 ASR_MODEL,
-                [_audio_input(waveform)],
+                [_audio_input(waveform), *_hotwords_inputs(hotwords)],
                 timeout=int(timeout_s * 1e6),
                 client_timeout=timeout_s,
             )
@@ -74,8 +84,8 @@ class TritonTranscriber:
 
     def _channel_args(self) -> list[tuple[str, int]]:
         return [
-            ("grpc.max_send_message_length", self._max_message_bytes),
-            ("grpc.max_receive_message_length", self._max_message_bytes),
+            ("grpc.max_send_message_length", _MESSAGE_BYTES),
+            ("grpc.max_receive_message_length", _MESSAGE_BYTES),
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 1000),  # the default of two minutes would outlast Triton's restart
             ("grpc.enable_http_proxy", 0),
@@ -89,11 +99,21 @@ def _audio_input(waveform: torch.Tensor) -> InferInput:
     return audio
 
 
+def _hotwords_inputs(hotwords: Sequence[str]) -> list[InferInput]:
+    if not hotwords:
+        return []
+    document = np.frombuffer(write_phrases(hotwords), dtype=np.uint8)[None]
+    phrases = InferInput(HOTWORDS_INPUT, document.shape, "UINT8")
+    phrases.set_data_from_numpy(document)
+    return [phrases]
+
+
 def known_failure(error: InferenceServerException) -> ServiceError | None:
     """Return the public error for what Triton said, or None when nobody foresaw it."""
     message, status = error.message() or "", error.status()
     if BAD_UTTERANCE in message:
-        return AudioError(message.partition(BAD_UTTERANCE)[2].partition("\n")[0])
+        reason = message.partition(BAD_UTTERANCE)[2].partition("\n")[0]
+        return RequestError(reason, param="hotwords") if reason.startswith(HOTWORDS_FAULT) else AudioError(reason)
     if status == "StatusCode.DEADLINE_EXCEEDED" or _EXPIRED_MARK in message.lower():
         return DeadlineError("The recogniser did not answer in time.")
     if status == "StatusCode.UNAVAILABLE" or any(mark in message.lower() for mark in _UNAVAILABLE_MARKS):

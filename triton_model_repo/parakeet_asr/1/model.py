@@ -15,7 +15,7 @@ from torch.utils.dlpack import from_dlpack
 
 
 class TritonPythonModel:
-    """Reads `AUDIO`, writes `RECOGNITION`; see `parakeet_mps.contract`. Parameters: `parakeet_mps.model_config`."""
+    """Reads and writes the tensors of `parakeet_mps.contract`. Parameters: `parakeet_mps.model_config`."""
 
     def initialize(self, args: dict[str, str]) -> None:
         """Load the recogniser, when it is this instance's turn."""
@@ -38,26 +38,33 @@ class TritonPythonModel:
                 settings["model_path"],
                 settings["device"],
                 threads=int(settings["torch_threads"]),
-                max_audio_s=float(settings["max_audio_s"]),
             )
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """Return one response per request: the recognition, or an error that is this request's alone."""
-        return [self._respond(outcome) for outcome in self._recognize([self._utterance(item) for item in requests])]
+        outcomes = self._recognize([self._utterance(item) for item in requests], [self._hotwords(i) for i in requests])
+        return [self._respond(outcome) for outcome in outcomes]
 
     def _utterance(self, request: Any) -> Any:
         audio = pb_utils.get_input_tensor_by_name(request, self._contract.AUDIO_INPUT)
         samples = from_dlpack(audio.to_dlpack())
         return samples[0] if samples.ndim == 2 and len(samples) == 1 else samples
 
-    def _recognize(self, utterances: list[Any]) -> list[Any]:
+    def _hotwords(self, request: Any) -> tuple[str, ...]:
+        document = pb_utils.get_input_tensor_by_name(request, self._contract.HOTWORDS_INPUT)
+        if document is None:
+            return ()
+        return self._contract.read_phrases(bytes(from_dlpack(document.to_dlpack()).flatten().tolist()))
+
+    def _recognize(self, utterances: list[Any], hotwords: list[tuple[str, ...]]) -> list[Any]:
         try:
-            return self._recognizer.recognize(utterances)
+            return self._recognizer.recognize(utterances, hotwords)
         except Exception as error:  # a batch must not fail because of one of its members
             if len(utterances) == 1:
                 logging.getLogger(__name__).exception("recognition failed")
                 return [error]
-        return [outcome for utterance in utterances for outcome in self._recognize([utterance])]
+        pairs = zip(utterances, hotwords, strict=True)
+        return [outcome for utterance, phrases in pairs for outcome in self._recognize([utterance], [phrases])]
 
     def _respond(self, outcome: Any) -> Any:
         if isinstance(outcome, self._contract.Recognition):

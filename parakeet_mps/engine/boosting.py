@@ -1,0 +1,143 @@
+"""Phrase boosting: a batch is decoded greedily while each utterance favours the tokens of its own phrases.
+
+NeMo's boosting tree adds to the logits of the tokens that begin or continue a phrase. It never turns a blank into a
+token, so what is not said is not invented. https://arxiv.org/abs/2508.07014
+"""
+
+from __future__ import annotations
+
+import copy
+import unicodedata
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from nemo.collections.asr.parts.context_biasing.biasing_multi_model import GPUBiasingMultiModel
+from nemo.collections.asr.parts.context_biasing.boosting_graph_batched import GPUBoostingTreeModel
+from nemo.collections.asr.parts.context_biasing.context_graph_universal import ContextGraph
+from nemo.collections.asr.parts.utils.rnnt_utils import batched_hyps_to_hypotheses
+
+from parakeet_mps.contract import HOTWORDS_FAULT
+from parakeet_mps.engine.utterance import UtteranceError
+from parakeet_mps.hotwords import find_fault, read_hotword
+
+CACHED_TREES = 32
+"""Compiled trees kept between batches. The trees of a batch in progress come on top."""
+
+ALPHA = 1.5
+"""How much a tree's scores count against the recogniser's logits."""
+
+TOKEN_SCORE = 1.0
+"""Score of the first token of a phrase of weight 1."""
+
+DEPTH_SCALING = 2.0
+"""How much more its later tokens score; NeMo's value for transducers."""
+
+UNBOOSTED = -1
+"""Tree of an utterance without phrases: it adds zero to every logit."""
+
+
+class _Trees(GPUBiasingMultiModel):  # type: ignore[misc]  # NeMo has no types
+    """All trees in one storage, addressed by number, so that one batch can use many and CUDA graphs see no change."""
+
+    # 18 MB, which hold 32 trees of 100 phrases over a vocabulary of 1024, and grow by doubling.
+    INIT_NUM_ARCS = 1 << 18
+    INIT_NUM_STATES = 1 << 18
+
+    def remove_model(self, model_id: int) -> None:
+        """Give the tree's storage back."""
+        super().remove_model(model_id)
+        # NeMo 3.0 also lowers the offsets of unused numbers, without end; UNBOOSTED reads those.
+        self.model2states_offset.clamp_(min=0)
+        self.model2arcs_offset.clamp_(min=0)
+
+
+class Booster:
+    """Decodes batches in which utterances have phrases. Shares the weights of the `decoding` it is made of.
+
+    With CUDA graphs it captures graphs of its own: a batch without phrases runs through those that know no trees.
+    """
+
+    def __init__(self, decoding: Any, tokenizer: Any) -> None:
+        self._decoding = decoding
+        self._tokenizer = tokenizer
+        self._computer = copy.copy(decoding.decoding.decoding_computer)
+        self._computer.reset_cuda_graphs_state()
+        self._computer.biasing_multi_model = self._trees = _Trees(
+            vocab_size=decoding.blank_id, reallocation_callback_fn=self._computer.reset_cuda_graphs_state
+        )
+        self._numbers: OrderedDict[tuple[str, ...], int] = OrderedDict()
+
+    @property
+    def size(self) -> int:
+        """Trees held now."""
+        return len(self._numbers)
+
+    def find_fault(self, phrases: Sequence[str]) -> UtteranceError | None:
+        """Return why these phrases cannot be boosted, or `None`.
+
+        Those lighter than 1, a prompt's, are hints: what of them the model cannot write is left out.
+        """
+        if tuple(phrases) in self._numbers:
+            return None
+        fault = find_fault(phrases)
+        for number, (phrase, weight) in enumerate(map(read_hotword, phrases), start=1):
+            if not fault and weight >= 1 and not self._spellings(phrase):
+                fault = f"phrase {number} has characters that this model does not write."
+        return UtteranceError(f"{HOTWORDS_FAULT}{fault}") if fault else None
+
+    def decode(self, encoded: torch.Tensor, lengths: torch.Tensor, phrases: Sequence[Sequence[str]]) -> list[Any]:
+        """Return NeMo's hypotheses of `encoded` [utterances, channels, frames], given each one's phrases."""
+        numbers = torch.tensor(self._find_trees(phrases), device=encoded.device)
+        found, _ = self._computer(x=encoded.transpose(1, 2), out_len=lengths, multi_biasing_ids=numbers)
+        # Not through NeMo's partial hypotheses, which carry a tree's number but lose the durations of tokens.
+        hypotheses = self._decoding.decode_hypothesis(batched_hyps_to_hypotheses(found, len(phrases)))
+        return list(self._decoding.compute_confidence(hypotheses))
+
+    @torch.inference_mode(mode=False)
+    @torch.no_grad()
+    def _find_trees(self, phrases: Sequence[Sequence[str]]) -> list[int]:
+        """Return the number of each utterance's tree. Least recently used ones make room before any is added."""
+        while len(self._numbers) > CACHED_TREES:
+            self._trees.remove_model(self._numbers.popitem(last=False)[1])
+        return [self._find_tree(tuple(texts)) if texts else UNBOOSTED for texts in phrases]
+
+    def _find_tree(self, texts: tuple[str, ...]) -> int:
+        if texts not in self._numbers:
+            tree = self._grow(texts)
+            if tree is None:
+                return UNBOOSTED
+            self._numbers[texts] = self._trees.add_model(tree, alpha=ALPHA)
+        self._numbers.move_to_end(texts)
+        return self._numbers[texts]
+
+    def _grow(self, texts: tuple[str, ...]) -> GPUBoostingTreeModel | None:
+        # The heaviest first: a beginning that phrases share has the score that it was first given.
+        hotwords = sorted(map(read_hotword, texts), key=lambda hotword: -hotword.weight)
+        spelled = [(ids, weight) for phrase, weight in hotwords for ids in self._spellings(phrase)]
+        if not spelled:
+            return None
+        graph = ContextGraph(context_score=TOKEN_SCORE, depth_scaling=DEPTH_SCALING)
+        graph.build([ids for ids, _ in spelled], scores=[TOKEN_SCORE * weight for _, weight in spelled])
+        return GPUBoostingTreeModel.from_context_graph(graph, vocab_size=self._decoding.blank_id, uniform_weights=False)
+
+    def _spellings(self, phrase: str) -> list[list[int]]:
+        """Return the token ids of what the model may write for `phrase`, in each case that its alphabet has."""
+        for text in _simplified(phrase):
+            cases = dict.fromkeys((text, text.lower(), text[:1].upper() + text[1:].lower(), text.title()))
+            spellings = {tuple(self._tokenizer.text_to_ids(case)): None for case in cases}
+            known = [list(ids) for ids in spellings if ids and self._tokenizer.unk_id not in ids]
+            if known:
+                return known
+        return []
+
+
+def _simplified(phrase: str) -> Iterator[str]:
+    """Yield `phrase`, then plainer and plainer: without accents, without punctuation."""
+    yield phrase
+    plain = "".join(letter for letter in unicodedata.normalize("NFKD", phrase) if not unicodedata.combining(letter))
+    yield plain
+    for kept in ("'", ""):
+        text = "".join(letter if letter.isalnum() or letter in kept else " " for letter in plain.replace("\u2019", "'"))
+        yield " ".join(text.split())
