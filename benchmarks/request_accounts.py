@@ -30,7 +30,11 @@ class Account:
     def read(cls, url: str, key: str | None) -> Account:
         """Ask the service."""
         headers = {"authorization": f"Bearer {key}"} if key else {}
-        text = httpx.get(f"{url}/metrics", headers=headers, timeout=30).raise_for_status().text
+        return cls.read_text(httpx.get(f"{url}/metrics", headers=headers, timeout=30).raise_for_status().text)
+
+    @classmethod
+    def read_text(cls, text: str) -> Account:
+        """Read what /metrics answered."""
         outcomes, reasons, statuses = Counter[str](), Counter[str](), Counter[tuple[str, int]]()
         for outcome, reason, value in re.findall(
             r'^\w+outcomes_total\{outcome="(.*?)",reason="(.*?)"\} (\S+)', text, re.M

@@ -41,6 +41,7 @@ class RunningService:
 
     url: str
     triton_url: str
+    triton_metrics_url: str
     log: Path
 
 
@@ -97,7 +98,9 @@ def service(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=log, stderr=subprocess.STDOUT)
     try:
         wait_for(folder / "run" / "ready", process, folder / "log")
-        yield RunningService(f"http://127.0.0.1:{http}", f"127.0.0.1:{grpc}", folder / "log")
+        yield RunningService(
+            f"http://127.0.0.1:{http}", f"127.0.0.1:{grpc}", f"http://127.0.0.1:{metrics}/metrics", folder / "log"
+        )
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(STOP_LIMIT_S)
