@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import av
 
-from recordings import encoded, piped
+from recordings import encoded, piped, speech
 
 Make = Callable[[bytes], bytes]
 
@@ -237,13 +237,20 @@ def recording(kind: Kind, wav: bytes) -> bytes:
     return kind.make(wav)
 
 
+def corpus() -> list[bytes]:
+    """Return one small recording of each kind, to be mutated."""
+    wav = speech("good morning")
+    small = [recording(kind, wav) for kind in KINDS]
+    return [data for data in small if len(data) < 1 << 20]
+
+
 def table() -> str:
     """Return the README's table of what decodes."""
     variants: dict[str, list[str]] = {}
     for kind in KINDS:
         variants.setdefault(kind.container, []).append(kind.variant)
     rows = [f"| {container} | {'; '.join(names)} |" for container, names in variants.items()]
-    return "\n".join(["| | decoded and transcribed word for word |", "|---|---|", *rows])
+    return "\n".join(["| recording | encoded by a test and transcribed word for word |", "|---|---|", *rows])
 
 
 if __name__ == "__main__":

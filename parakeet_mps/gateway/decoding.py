@@ -14,7 +14,7 @@ import torch
 
 from parakeet_mps.audio import messages
 from parakeet_mps.contract import SAMPLE_RATE_HZ
-from parakeet_mps.errors import AudioError
+from parakeet_mps.errors import AudioError, UnavailableError
 from parakeet_mps.gateway.decoding_process import DecodingProcess, ForkServer
 
 MAX_PROCESSES = 64
@@ -23,6 +23,9 @@ MAX_PROCESSES = 64
 PATIENCE_S = 20.0
 """Time a file may take to decode, and a tenth of its audio's length on top. Decoding takes a few thousandths."""
 _AUDIO_S_PER_S = 10.0
+
+START_LIMIT_S = 30.0
+"""Time until a process is there; usually some milliseconds, for the first upload half a second."""
 
 _FLOAT32_BYTES = 4
 _BLOCK_BYTES = 10 * SAMPLE_RATE_HZ * _FLOAT32_BYTES
@@ -124,11 +127,11 @@ class Decoder:
 
     async def _meet(self, stream: socket.socket) -> DecodingProcess:
         try:
-            async with asyncio.timeout(self._patience_s):
+            async with asyncio.timeout(START_LIMIT_S):
                 return await DecodingProcess.meet(stream)
         except TimeoutError:
             self._server.close()  # it answers nobody: the next upload starts another
-            raise _broken() from None
+            raise UnavailableError("The decoder is not available now; try again.") from None
 
 
 def _descriptor(upload: BinaryIO) -> int:
