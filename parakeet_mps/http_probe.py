@@ -7,19 +7,26 @@ import asyncio
 PROBE_TIMEOUT_S = 10.0
 
 
-async def http_status(host: str, port: int, path: str, timeout_s: float = PROBE_TIMEOUT_S) -> int | None:
-    """Return the status that `GET http://host:port/path` is answered with; None when nothing answers in time."""
+async def http_status(
+    host: str, port: int, path: str, timeout_s: float = PROBE_TIMEOUT_S, key: str | None = None
+) -> int | None:
+    """Return the status that `GET http://host:port/path` is answered with; None when nothing answers in time.
+
+    `key` is sent as a bearer token.
+    """
+    authorization = f"Authorization: Bearer {key}\r\n" if key else ""
+    request = f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\n{authorization}Connection: close\r\n\r\n"
     try:
         async with asyncio.timeout(timeout_s):
-            return await _ask(host, port, path)
+            return await _ask(host, port, request)
     except (OSError, TimeoutError, ValueError, IndexError):
         return None
 
 
-async def _ask(host: str, port: int, path: str) -> int:
+async def _ask(host: str, port: int, request: str) -> int:
     reader, writer = await asyncio.open_connection(host, port)
     try:
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
+        writer.write(request.encode())
         await writer.drain()
         status_line = await reader.readline()
         return int(status_line.split()[1])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import signal
 import sys
 import time
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from parakeet_mps import logs
+from parakeet_mps.api_keys import read_keys
 from parakeet_mps.http_probe import http_status, loopback
 from parakeet_mps.mps import MpsDaemon
 from parakeet_mps.mps_service import MpsService
@@ -40,9 +42,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def gateway_service(settings: Settings, environ: Mapping[str, str]) -> ChildProcess:
     """The gateway: HTTP workers that decode audio and ask Triton. Ready when a transcription would succeed."""
+    probe_key = secrets.token_urlsafe() if settings.api_keys or settings.api_keys_file else None
 
     async def ask() -> int | None:
-        return await http_status(loopback(settings.host), settings.port, "/health")
+        return await http_status(loopback(settings.host), settings.port, "/health", key=probe_key)
 
     async def ready() -> bool:
         return await ask() == 200
@@ -54,12 +57,17 @@ def gateway_service(settings: Settings, environ: Mapping[str, str]) -> ChildProc
         name="gateway",
         command=[sys.executable, "server.py"],
         # It computes on the CPU alone; a CUDA context of its own would only take GPU memory.
-        environ={**environ, "CUDA_VISIBLE_DEVICES": ""},
+        environ={**environ, "CUDA_VISIBLE_DEVICES": "", **_keys(settings, probe_key)},
         folder=ROOT,
         ready=ready,
         alive=alive,
         grace_s=settings.stop_timeout_s + 5,
     )
+
+
+def _keys(settings: Settings, probe_key: str | None) -> dict[str, str]:
+    """The supervisor has a key of its own, so that it can ask a `/health` that is closed to others."""
+    return {"API_KEYS": ",".join(filter(None, (settings.api_keys, probe_key)))} if probe_key else {}
 
 
 def triton_service(
@@ -79,7 +87,7 @@ def triton_service(
     return ChildProcess(
         name="tritonserver",
         command=server_command(installation, settings, plan, run.model_repository, run.shm_prefix),
-        environ=server_environ(installation, plan, environ, mps_environ),
+        environ=server_environ(installation, plan, {**environ, "API_KEYS": ""}, mps_environ),  # none of its business
         folder=ROOT,
         ready=ready,
         alive=alive,
@@ -153,6 +161,7 @@ def main(environ: Mapping[str, str]) -> int:
     try:
         settings = Settings.from_env(environ)
         logs.configure(settings.log_level, settings.log_format)
+        read_keys(settings)
         run = RunFolder(settings.run_path)
         with run.acquire():
             check_ports(listening_ports(settings))

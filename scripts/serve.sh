@@ -31,11 +31,20 @@ wait_ready() {
     done
 }
 
-# show_sample: transcribe the sample over HTTP; print the command and the JSON it answers with.
+# first_key: print an API key that the service accepts; nothing when it asks for none.
+first_key() {
+    { tr ',' '\n' <<<"${API_KEYS-}"; [ -z "${API_KEYS_FILE-}" ] || cat "$API_KEYS_FILE"; } |
+        awk 'NF && !/^[ \t]*#/ && !found++ { print $1 }'
+}
+
+# show_sample: transcribe the sample over HTTP; print the command, without a key, and the JSON it answers with.
 show_sample() {
     local form=(-F "file=@$SAMPLE" -F model=parakeet-tdt "localhost:${PORT:-8002}/v1/audio/transcriptions")
-    printf '\n$ curl %s\n' "${form[*]}"
-    curl -sS --fail-with-body "${form[@]}"
+    local key shown=""
+    key="$(first_key)"
+    [ -z "$key" ] || shown="-H 'Authorization: Bearer KEY' "
+    printf '\n$ curl %s\n' "$shown${form[*]}"
+    curl -sS --fail-with-body -H @<([ -z "$key" ] || printf 'Authorization: Bearer %s\n' "$key") "${form[@]}"
     printf '\n\nReady after %d s. Ctrl-C stops the service.\n' "$SECONDS"
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Iterator
@@ -12,9 +13,11 @@ import pytest
 
 from fakes import HELLO, FakeTranscriber
 from gateways import PATH, HeldGateway, held_gateway
+from parakeet_mps.api_keys import ApiKeys
 from parakeet_mps.gateway.app import create_app
-from parakeet_mps.gateway.keys import ApiKeys
+from parakeet_mps.http_probe import http_status
 from parakeet_mps.logs import JsonFormatter
+from parakeet_mps.service import gateway_service
 from parakeet_mps.settings import SettingError, Settings
 from recordings import speech
 
@@ -155,8 +158,20 @@ def test_a_json_line_holds_message_fields_and_exception() -> None:
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HeldGateway]:
     folder = tmp_path_factory.mktemp("gateway")
-    with held_gateway(folder, API_KEYS=KEY, LOG_FORMAT="json", LOG_LEVEL="debug") as gateway:
+    with held_gateway(folder, API_KEYS=KEY, OPEN_HEALTH="off", LOG_FORMAT="json", LOG_LEVEL="debug") as gateway:
         yield gateway
+
+
+def test_the_supervisor_has_a_key_of_its_own() -> None:
+    environ = gateway_service(Settings(api_keys=KEY), {}).environ
+    first, own = environ["API_KEYS"].split(",")
+    assert (first, len(own) > 20) == (KEY, True)
+    assert "API_KEYS" not in gateway_service(Settings(), {}).environ
+
+
+def test_a_probe_with_a_key_reads_a_closed_health(gateway: HeldGateway) -> None:
+    for key, status in ((KEY, 200), ("wrong", 401), (None, 401)):
+        assert asyncio.run(http_status("127.0.0.1", gateway.port, "/health", key=key)) == status
 
 
 def test_real_workers_log_one_json_line_for_each_request_and_nothing_private(gateway: HeldGateway) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,6 +25,11 @@ from parakeet_mps.settings import Settings
 
 MOST = 4
 FREED_WITHIN_S = 1.0
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
 
 
 @pytest.fixture(scope="module")
@@ -270,6 +276,20 @@ def test_slots_are_shared_between_processes_and_freed_by_their_end(tmp_path: Pat
     mine.give_back(first)
     assert {mine.take(), mine.take()} >= {first}
     mine.close()
+
+
+@pytest.mark.anyio
+async def test_an_upload_that_cannot_be_stored_is_not_its_clients_fault() -> None:
+    async def body() -> AsyncIterator[bytes]:
+        yield form()[:1000]
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    transport = httpx.ASGITransport(create_app(Settings(), FakeTranscriber()))
+    async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
+        headers = {"content-type": "multipart/form-data; boundary=x"}
+        answer = await client.post("/v1/audio/transcriptions", content=body(), headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "service_unavailable")
+    assert answer.headers["retry-after"]
 
 
 def test_the_paths_that_admission_watches_are_served() -> None:

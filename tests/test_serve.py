@@ -23,6 +23,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         status = int(os.environ.get("STATUS", 200))
+        if "API_KEYS" in os.environ and self.headers["Authorization"] != "Bearer sk-one":
+            status = 401
         self.send_response(status); self.end_headers()
         self.wfile.write(b"{{\\"text\\": \\"heard %d bytes\\"}}" % body.count(b"sample"))
     def log_message(self, *args):
@@ -104,6 +106,13 @@ def test_it_shows_the_command_and_the_answer_and_ctrl_c_stops_the_service(
     assert "service stopped" in terminal.read_until("service stopped")
     terminal.process.wait(timeout=20)
     assert not runs(service)
+
+
+def test_with_keys_it_uses_the_first_and_shows_none(checkout: Path, terminals: list[Terminal]) -> None:
+    shown = serve(checkout, terminals, API_KEYS=" sk-one,sk-two").read_until("Ctrl-C stops the service.")
+    assert "$ curl -H 'Authorization: Bearer KEY' -F file=" in shown
+    assert "heard 1 bytes" in shown
+    assert "sk-" not in shown
 
 
 def test_its_defaults_are_those_of_the_settings_and_the_catalogue() -> None:

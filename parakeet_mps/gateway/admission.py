@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from parakeet_mps.errors import OverloadedError, ServiceError, UnavailableError
 from parakeet_mps.gateway import failures
+from parakeet_mps.gateway.account import current
 from parakeet_mps.gateway.draining import Drain
 from parakeet_mps.gateway.endpoints import is_work
 from parakeet_mps.gateway.slots import Slots
@@ -70,7 +71,7 @@ class AdmissionLayer:
             with self._drain.work():
                 await self._app(scope, place.watching(receive), send)
         except asyncio.CancelledError:
-            if not self._drain.expired:
+            if not self._drain.expired or current().status is not None:
                 raise
             await failures.response(_stopping())(scope, receive, send)
         finally:

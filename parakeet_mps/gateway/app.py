@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from parakeet_mps import __version__
+from parakeet_mps.api_keys import read_keys
 from parakeet_mps.gateway import failures
 from parakeet_mps.gateway.access import AccessLayer
 from parakeet_mps.gateway.admission import Admission, AdmissionLayer
@@ -17,7 +18,7 @@ from parakeet_mps.gateway.decoding import Decoder
 from parakeet_mps.gateway.disconnect import DisconnectLayer
 from parakeet_mps.gateway.draining import Drain, drain_on_signals
 from parakeet_mps.gateway.health import Health
-from parakeet_mps.gateway.keys import KeyLayer, open_paths, read_keys
+from parakeet_mps.gateway.keys import KeyLayer, open_paths
 from parakeet_mps.gateway.lingering import LingeringLayer
 from parakeet_mps.gateway.metrics import Metrics
 from parakeet_mps.gateway.routes import Routes

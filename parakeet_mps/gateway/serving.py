@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from parakeet_mps import logs
+from parakeet_mps.api_keys import read_keys
 from parakeet_mps.settings import Settings
 
 if TYPE_CHECKING:
@@ -44,8 +45,6 @@ def build_app(environ: Mapping[str, str], transcriber: Transcriber | None = None
 def serve(app: str) -> None:
     """Run all workers in the foreground, each with the `app` that it imports. Raises `SettingError`."""
     import uvicorn
-
-    from parakeet_mps.gateway.keys import read_keys
 
     settings = Settings.from_env(os.environ)
     read_keys(settings)  # unfit ones are refused here, once
