@@ -84,3 +84,21 @@ def test_every_choice_has_a_one_line_reason() -> None:
 def test_a_plan_survives_its_json() -> None:
     plan = make_plan(Settings(), gpu_machine())
     assert Plan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize(
+    ("hardware", "settings", "piece_s", "in_flight"),
+    [
+        (LAPTOP, Settings(), 5, 1),
+        (dataclasses.replace(LAPTOP, cpu_cores=32, memory_mb=65536), Settings(), 5, 4),
+        (gpu_machine(), Settings(), 60, 4),
+        (gpu_machine(), Settings(mps_instance_count=8), 60, 8),
+        (gpu_machine(), Settings(piece_s=20, pieces_in_flight=3), 20, 3),
+    ],
+)
+def test_long_recordings_leave_room_for_other_requests(
+    hardware: Hardware, settings: Settings, piece_s: int, in_flight: int
+) -> None:
+    plan = make_plan(settings, hardware)
+    assert plan.gateway_environ() == {"PIECE_S": str(piece_s), "PIECES_IN_FLIGHT": str(in_flight)}
+    assert Settings.from_env(plan.gateway_environ()).piece_s == piece_s
