@@ -11,7 +11,7 @@ from starlette.middleware import Middleware
 
 from parakeet_mps import __version__
 from parakeet_mps.api_keys import read_keys
-from parakeet_mps.gateway import failures
+from parakeet_mps.gateway import documentation, failures
 from parakeet_mps.gateway.access import AccessLayer
 from parakeet_mps.gateway.admission import Admission, AdmissionLayer
 from parakeet_mps.gateway.decoding import Decoder
@@ -68,6 +68,7 @@ def create_app(
         form_limits={"max_files": 1, "max_fields": 100, "max_part_size": 64 << 10},
     )
     failures.install(app)
+    documentation.install(app)
     recogniser = UploadRecogniser(decoder, transcriber, health, metrics, Limits.of(settings))
     app.include_router(Routes(recogniser, health, metrics).router())
     return app

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from parakeet_mps.errors import RequestError
-from parakeet_mps.gateway import catalogue
+from parakeet_mps.gateway import catalogue, documentation
 from parakeet_mps.gateway.event_stream import EventStream
 from parakeet_mps.gateway.health import Health
 from parakeet_mps.gateway.metrics import CONTENT_TYPE, Metrics
@@ -38,13 +39,14 @@ class Routes:
     def router(self) -> APIRouter:
         """Return the routes, to be included in an app."""
         router = APIRouter()
-        router.add_api_route("/", self.root, methods=["GET"], include_in_schema=False)
-        router.add_api_route("/v1/audio/transcriptions", self.transcribe, methods=["POST"])
-        router.add_api_route("/v1/audio/translations", self.translate, methods=["POST"])
-        router.add_api_route("/v1/models", self.models, methods=["GET"])
-        router.add_api_route("/v1/models/{model:path}", self.model, methods=["GET"])
-        router.add_api_route("/health", self.health, methods=["GET"])
-        router.add_api_route("/metrics", self.metrics, methods=["GET"])
+        post, get = functools.partial(router.add_api_route, methods=["POST"]), router.add_api_route
+        post("/v1/audio/transcriptions", self.transcribe, responses=documentation.TRANSCRIPTION)
+        post("/v1/audio/translations", self.translate, responses=documentation.TRANSLATION, status_code=400)
+        get("/", self.root, include_in_schema=False)
+        get("/v1/models", self.models, responses=documentation.MODELS)
+        get("/v1/models/{model:path}", self.model, responses=documentation.MODEL)
+        get("/health", self.health, responses=documentation.HEALTH)
+        get("/metrics", self.metrics, responses=documentation.METRICS, response_class=PlainTextResponse)
         return router
 
     async def root(self) -> dict[str, str]:
