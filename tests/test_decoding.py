@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import io
 import os
 import re
@@ -242,7 +243,8 @@ async def test_the_decoding_processes_may_open_nothing_and_are_nobody(decoder: D
 
 CONFINED = """
 import os, socket, sys
-from parakeet_mps.audio.confinement import address_space_bytes, confine, confine_further
+from parakeet_mps.audio import landlock
+from parakeet_mps.audio.confinement import address_space_bytes, confine, confine_further, forbid_new_rights
 port, path, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 memory = address_space_bytes() + (64 << 20)
 attempts = {
@@ -252,11 +254,17 @@ attempts = {
     "fork": lambda: os.fork() or os._exit(0),
     "run": lambda: os.posix_spawn("/bin/true", ["true"], {}),
     "memory": lambda: bytearray(256 << 20),
+    "signal": lambda: os.kill(os.getppid(), 0),
 }
 if sys.argv[4] == "privileged":
     confine()
     del attempts["fork"], attempts["memory"]
+elif sys.argv[4] == "landlock":
+    forbid_new_rights()
+    assert landlock.restrict()
+    del attempts["fork"], attempts["memory"]
 else:
+    del attempts["signal"]
     confine_further(memory, 10)
     if os.geteuid() == 0:
         del attempts["fork"], attempts["run"]  # root is above this limit, but is nobody by then
@@ -269,9 +277,15 @@ for name, attempt in attempts.items():
 """
 
 
-@pytest.mark.parametrize("by", ["limits", "privileged"])
+def landlock_version() -> int:
+    return int(ctypes.CDLL(None).syscall(444, None, 0, 1))
+
+
+@pytest.mark.parametrize("by", ["limits", "landlock", "privileged"])
 async def test_a_confined_process_opens_no_file_and_reaches_no_address(by: str, tmp_path: Path) -> None:
-    """Each of the two fences holds alone: limits, and leaving file system and network where that is permitted."""
+    """Each fence holds alone: limits, the kernel's Landlock, and leaving files and network where that is permitted."""
+    if by == "landlock" and landlock_version() < 6:
+        pytest.skip("this kernel's Landlock knows no TCP or signals")
     if by == "privileged" and os.geteuid() != 0:
         pytest.skip("only root is sure to be permitted to leave file system and network")
     canary = tmp_path / "canary"

@@ -13,6 +13,8 @@ import signal
 import tempfile
 from pathlib import Path
 
+from parakeet_mps.audio import landlock
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 _PR_SET_PDEATHSIG = 1
@@ -39,7 +41,8 @@ def confine() -> None:
     if is_root:
         with contextlib.suppress(PermissionError):
             _become_nobody()
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    forbid_new_rights()
+    landlock.restrict()
     _prctl(_PR_SET_DUMPABLE, 0)
     die_with_parent()  # once more: the kernel forgets it when the user changes
 
@@ -59,6 +62,11 @@ def confine_further(memory_bytes: int, cpu_s: int) -> None:
         _, most = resource.getrlimit(name)
         allowed = limit if most == resource.RLIM_INFINITY else min(limit, most)
         resource.setrlimit(name, (allowed, allowed))
+
+
+def forbid_new_rights() -> None:
+    """Let no program that this process runs gain rights."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
 def die_with_parent() -> None:

@@ -14,13 +14,13 @@ from parakeet_mps.errors import AudioError
 
 FORMATS = (
     *("wav", "w64", "aiff", "caf", "au", "voc", "flac", "mp3", "aac", "ac3", "eac3", "amr", "ogg", "matroska"),
-    *("mov", "asf", "avi", "flv", "mpegts", "mpeg", "wv", "tta", "ape"),
+    *("mov", "asf", "avi", "flv", "mpegts", "mpeg", "wv", "tta", "ape", "dss", "nistsphere"),
 )
 """FFmpeg's demuxers that are used. Each reads the one file it is given; none follows references to others."""
 
 CODECS = (
     *("aac", "aac_latm", "ac3", "adpcm_ima_qt", "adpcm_ima_wav", "adpcm_ms", "adpcm_yamaha", "alac", "amrnb", "amrwb"),
-    *("ape", "dca", "eac3", "flac", "g722", "g723_1", "g726", "gsm", "gsm_ms", "ilbc", "libopencore_amrnb"),
+    *("ape", "dca", "dss_sp", "eac3", "flac", "g722", "g723_1", "g726", "gsm", "gsm_ms", "ilbc", "libopencore_amrnb"),
     *("libopencore_amrwb", "libopus", "mp1", "mp1float", "mp2", "mp2float", "mp3", "mp3float", "nellymoser", "opus"),
     *("speex", "truespeech", "tta", "vorbis", "wavpack", "wmalossless", "wmapro", "wmav1", "wmav2", "wmavoice"),
     *("pcm_alaw", "pcm_mulaw", "pcm_s8", "pcm_u8", "pcm_f32be", "pcm_f32le", "pcm_f64be", "pcm_f64le", "pcm_bluray"),
