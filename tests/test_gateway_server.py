@@ -20,7 +20,7 @@ from processes import ROOT, free_port
 from recordings import speech
 
 START_TIMEOUT_S = 90.0
-DESCRIBED = 'parakeet_requests_total{endpoint="/v1/models/{model}",status="200"}'
+DESCRIBED = 'parakeet_requests_total{endpoint="/v1/models/{model:path}",status="200"}'
 
 
 class Gateway:
@@ -116,7 +116,7 @@ def test_metrics_are_summed_over_the_workers(gateway: Gateway) -> None:
 
 def test_a_declared_upload_too_large_is_refused_before_it_is_sent(gateway: Gateway) -> None:
     with socket.create_connection(("127.0.0.1", gateway.port), timeout=10) as connection:
-        head = "POST /v1/audio/transcriptions HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n"
+        head = "POST /v1/audio/transcriptions HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999999\r\n\r\n"
         connection.sendall(head.encode())
         answer = b"".join(iter(lambda: connection.recv(65536), b""))  # until the server closes
     assert answer.startswith(b"HTTP/1.1 413 ")
