@@ -48,7 +48,7 @@ def write_phrases(phrases: Iterable[str]) -> bytes:
 
 def read_phrases(document: bytes) -> tuple[str, ...]:
     """Read bytes made by `write_phrases`; what is no UTF-8 becomes a replacement character."""
-    return tuple(document.decode(errors="replace").split("\n"))
+    return tuple(line for line in document.decode(errors="replace").split("\n") if line)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import unicodedata
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,10 @@ from parakeet_mps.hotwords import find_fault, read_hotword
 
 CACHED_TREES = 32
 """Compiled trees kept between batches. The trees of a batch in progress come on top."""
+
+ROOM_TREES = 64
+ROOM_STATES = 1000
+"""Storage that is there from the start: for so many trees of 100 phrases of 10 tokens. 4 MB for a vocabulary of 128."""
 
 ALPHA = 1.5
 """How much a tree's scores count against the recogniser's logits."""
@@ -41,16 +45,12 @@ UNBOOSTED = -1
 class _Trees(GPUBiasingMultiModel):  # type: ignore[misc]  # NeMo has no types
     """All trees in one storage, addressed by number, so that one batch can use many and CUDA graphs see no change."""
 
-    # 18 MB, which hold 32 trees of 100 phrases over a vocabulary of 1024, and grow by doubling.
-    INIT_NUM_ARCS = 1 << 18
-    INIT_NUM_STATES = 1 << 18
-
-    def remove_model(self, model_id: int) -> None:
-        """Give the tree's storage back."""
-        super().remove_model(model_id)
-        # NeMo 3.0 also lowers the offsets of unused numbers, without end; UNBOOSTED reads those.
-        self.model2states_offset.clamp_(min=0)
-        self.model2arcs_offset.clamp_(min=0)
+    def __init__(self, vocabulary: int, moved: Callable[[], None]) -> None:
+        # NeMo's constructor reads these. A tree's first state has an arc for each entry of the vocabulary, and room
+        # for as many follows a tree. The storage doubles, and calls `moved`, when it is full all the same.
+        self.INIT_NUM_STATES = ROOM_TREES * ROOM_STATES
+        self.INIT_NUM_ARCS = ROOM_TREES * (ROOM_STATES + 2 * vocabulary)
+        super().__init__(vocab_size=vocabulary, reallocation_callback_fn=moved)
 
 
 class Booster:
@@ -64,9 +64,8 @@ class Booster:
         self._tokenizer = tokenizer
         self._computer = copy.copy(decoding.decoding.decoding_computer)
         self._computer.reset_cuda_graphs_state()
-        self._computer.biasing_multi_model = self._trees = _Trees(
-            vocab_size=decoding.blank_id, reallocation_callback_fn=self._computer.reset_cuda_graphs_state
-        )
+        self._trees = _Trees(decoding.blank_id, self._computer.reset_cuda_graphs_state)
+        self._computer.biasing_multi_model = self._trees
         self._numbers: OrderedDict[tuple[str, ...], int] = OrderedDict()
 
     @property
@@ -89,8 +88,11 @@ class Booster:
 
     def decode(self, encoded: torch.Tensor, lengths: torch.Tensor, phrases: Sequence[Sequence[str]]) -> list[Any]:
         """Return NeMo's hypotheses of `encoded` [utterances, channels, frames], given each one's phrases."""
-        numbers = torch.tensor(self._find_trees(phrases), device=encoded.device)
-        found, _ = self._computer(x=encoded.transpose(1, 2), out_len=lengths, multi_biasing_ids=numbers)
+        try:
+            numbers = torch.tensor(self._find_trees(phrases), device=encoded.device)
+            found, _ = self._computer(x=encoded.transpose(1, 2), out_len=lengths, multi_biasing_ids=numbers)
+        finally:
+            self._forget()
         # Not through NeMo's partial hypotheses, which carry a tree's number but lose the durations of tokens.
         hypotheses = self._decoding.decode_hypothesis(batched_hyps_to_hypotheses(found, len(phrases)))
         return list(self._decoding.compute_confidence(hypotheses))
@@ -98,10 +100,15 @@ class Booster:
     @torch.inference_mode(mode=False)
     @torch.no_grad()
     def _find_trees(self, phrases: Sequence[Sequence[str]]) -> list[int]:
-        """Return the number of each utterance's tree. Least recently used ones make room before any is added."""
+        """Return the number of each utterance's tree."""
+        return [self._find_tree(tuple(texts)) if texts else UNBOOSTED for texts in phrases]
+
+    @torch.inference_mode(mode=False)
+    @torch.no_grad()
+    def _forget(self) -> None:
+        """Give up the least recently used trees beyond those that are kept."""
         while len(self._numbers) > CACHED_TREES:
             self._trees.remove_model(self._numbers.popitem(last=False)[1])
-        return [self._find_tree(tuple(texts)) if texts else UNBOOSTED for texts in phrases]
 
     def _find_tree(self, texts: tuple[str, ...]) -> int:
         if texts not in self._numbers:

@@ -90,4 +90,6 @@ class Recognizer:
 
     def _warm_up(self) -> None:
         longest = self._max_samples / SAMPLE_RATE_HZ
-        self.recognize([torch.zeros(int(min(seconds, longest) * SAMPLE_RATE_HZ)) for seconds in WARM_UP_S])
+        silence = [torch.zeros(int(min(seconds, longest) * SAMPLE_RATE_HZ)) for seconds in WARM_UP_S]
+        self.recognize(silence)
+        self.recognize(silence[:1], [("warm up",)])
