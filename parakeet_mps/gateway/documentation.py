@@ -15,6 +15,19 @@ Responses = dict[int | str, dict[str, Any]]
 _ERROR_SCHEMA = f"#/components/schemas/{documents.ErrorDocument.__name__}"
 
 _TEXT = {"schema": {"type": "string"}}
+_EVENT = {
+    "type": "object",
+    "required": ["data"],
+    "properties": {
+        "event": {"type": "string", "description": "`error` on the last event of a transcription that failed."},
+        "data": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "description": "`transcript.text.delta`, `transcript.text.done` or an error, as OpenAI's API has them. With"
+            " `verbose_json`, deltas also tell `words` and the last event all that `verbose_json` does.",
+        },
+    },
+}
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}}
 _HEADERS = {
     "x-ignored-parameters": {"description": "The fields that had no effect.", "schema": {"type": "string"}},
@@ -53,7 +66,7 @@ TRANSCRIPTION: Responses = {
         "content": {
             **{kind.content_type.partition(";")[0]: _TEXT for kind in ResponseFormat if kind.content_type[0] == "t"},
             ResponseFormat.SRT.content_type.partition(";")[0]: _TEXT,
-            EVENT_STREAM: _TEXT,
+            EVENT_STREAM: {"itemSchema": _EVENT},
         },
     },
     404: _problem(404),

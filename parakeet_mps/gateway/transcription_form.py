@@ -25,6 +25,8 @@ STREAMED_FORMATS = (ResponseFormat.JSON, ResponseFormat.VERBOSE_JSON)
 _FIELD_NAME = re.compile(r"[A-Za-z0-9_.\[\]-]{1,64}")
 _NO_EFFECT = "Accepted without effect, and then named in the header x-ignored-parameters."
 _SAME = "The same list under its plain name."
+_VERBOSE = "Acts on `verbose_json`."
+_PHRASES = "Phrases to expect, between commas; a weight may follow: `tramadol :2`."
 
 
 class Include(StrEnum):
@@ -40,35 +42,36 @@ def _refuse_diarized(value: Any) -> Any:
     return value
 
 
+def _listed(name: str, description: str) -> Any:
+    return Form(alias=name, description=description, default_factory=list)
+
+
 class TranscriptionForm:
     """A checked transcription request; a FastAPI dependency. Raises `RequestError` naming the field at fault."""
 
     def __init__(
         self,
+        *,
         file: Annotated[UploadFile, File(description="The audio. Its bytes decide what it is, not its name.")],
         model: Annotated[str, Form(description="A model that GET /v1/models lists, or an alias of it.")],
         response_format: Annotated[ResponseFormat, Form(), BeforeValidator(_refuse_diarized)] = ResponseFormat.JSON,
         stream: Annotated[bool, Form(description="Answer with events while the recording is transcribed.")] = False,
-        language: Annotated[str | None, Form(description="`en`, or absent.")] = None,
-        languages: Annotated[list[str] | None, Form(alias="languages[]", description="Must hold `en`.")] = None,
-        plain_languages: Annotated[list[str] | None, Form(alias="languages", description=_SAME)] = None,
-        granularities: Annotated[list[Granularity] | None, Form(alias="timestamp_granularities[]")] = None,
-        plain_granularities: Annotated[
-            list[Granularity] | None, Form(alias="timestamp_granularities", description=_SAME)
-        ] = None,
-        include: Annotated[list[Include] | None, Form(alias="include[]", description="Acts on `json`.")] = None,
-        plain_include: Annotated[list[Include] | None, Form(alias="include", description=_SAME)] = None,
-        hotwords: Annotated[
-            list[str] | None, Form(description="Phrases to expect, between commas; a weight may follow: `tramadol :2`.")
-        ] = None,
-        keywords: Annotated[list[str] | None, Form(alias="keywords[]", description="As `hotwords`.")] = None,
-        plain_keywords: Annotated[list[str] | None, Form(alias="keywords", description=_SAME)] = None,
-        prompt: Annotated[str | None, Form(description="Its terms are expected, as weak `hotwords`.")] = None,
-        temperature: Annotated[float | None, Form(ge=0, le=1, description=_NO_EFFECT)] = None,  # noqa: ARG002
+        language: Annotated[str, Form(description="`en`, or absent.")] = "",
+        languages: Annotated[list[str], _listed("languages[]", "Must hold `en`, if anything.")],
+        plain_languages: Annotated[list[str], _listed("languages", _SAME)],
+        granularities: Annotated[list[Granularity], _listed("timestamp_granularities[]", _VERBOSE)],
+        plain_granularities: Annotated[list[Granularity], _listed("timestamp_granularities", _SAME)],
+        include: Annotated[list[Include], _listed("include[]", "Acts on `json`.")],
+        plain_include: Annotated[list[Include], _listed("include", _SAME)],
+        hotwords: Annotated[list[str], _listed("hotwords", _PHRASES)],
+        keywords: Annotated[list[str], _listed("keywords[]", "As `hotwords`.")],
+        plain_keywords: Annotated[list[str], _listed("keywords", _SAME)],
+        prompt: Annotated[str, Form(description="Its terms are expected, as weak `hotwords`.")] = "",
+        temperature: Annotated[float, Form(ge=0, le=1, description=_NO_EFFECT)] = 0.0,  # noqa: ARG002
     ) -> None:
         model_card(model)
-        check_languages([language] if language else [], "language")
-        check_languages([*(languages or ()), *(plain_languages or ())], "languages")
+        check_languages([language], "language")
+        check_languages(languages + plain_languages, "languages")
         if stream and response_format not in STREAMED_FORMATS:
             allowed = " or ".join(STREAMED_FORMATS)
             raise RequestError(f"stream: events cannot carry {response_format}; use {allowed}.", param="stream")
@@ -76,10 +79,10 @@ class TranscriptionForm:
         self.response_format = response_format
         self.stream = stream
         self.detail = Detail(
-            granularities={*(granularities or ()), *(plain_granularities or ())} or {Granularity.SEGMENT},
+            granularities={*granularities, *plain_granularities} or {Granularity.SEGMENT},
             logprobs=response_format is ResponseFormat.JSON and bool(include or plain_include),
         )
-        phrases = [*(hotwords or ()), *(keywords or ()), *(plain_keywords or ())]
+        phrases = hotwords + keywords + plain_keywords
         self.hotwords = parse_hotwords(phrases, prompt)
         self._prompt_acts = len(self.hotwords) > len(parse_hotwords(phrases))
 
