@@ -104,8 +104,12 @@ def id3(picture: bytes, mime: bytes) -> bytes:
     """Return an ID3v2.3 tag with a front cover."""
     body = b"\0" + mime + b"\0\x03\0" + picture
     frame = b"APIC" + struct.pack(">IH", len(body), 0) + body
-    size = len(frame)
-    return b"ID3\x03\0\0" + bytes(size >> 7 * byte & 0x7F for byte in (3, 2, 1, 0)) + frame
+    return promising(b"ID3\x03\0\0" + bytes(4) + frame, len(frame))
+
+
+def promising(tag: bytes, size: int) -> bytes:
+    """Return the tag with another size in its header."""
+    return tag[:6] + bytes(size >> 7 * byte & 0x7F for byte in (3, 2, 1, 0)) + tag[10:]
 
 
 def png(side: int) -> bytes:
@@ -188,6 +192,10 @@ KINDS: tuple[Kind, ...] = (
     Kind("MP3", "6 MB of cover art", lambda wav: id3(png(1414), b"image/png") + mp3(wav)),
     Kind("MP3", "mislabelled cover art", lambda wav: id3(png(300), b"image/jpeg") + mp3(wav)),
     Kind("MP3", "cover art that is none", lambda wav: id3(bytes(range(256)) * 500, b"image/png") + mp3(wav)),
+    Kind("MP3", "cover art larger than its tag says", lambda w: promising(id3(png(500), b"image/png"), 1000) + mp3(w)),
+    Kind(
+        "MP3", "cover art smaller than its tag says", lambda w: promising(id3(png(50), b"image/png"), 99_999) + mp3(w)
+    ),
     Kind("MP3", "damaged frames", with_damaged_frames, 0.9),
     Kind("MP3", "ID3v1 at the end", lambda wav: mp3(wav) + b"TAG" + b"x".ljust(125, b"\0")),
     Kind("MP2", "192 kbit/s", by_ffmpeg("mp2")),

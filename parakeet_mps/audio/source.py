@@ -9,8 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-_ID3_HEADER_BYTES = 10
-_MOST_ID3_TAGS = 16
+from parakeet_mps.audio.id3 import audio_begins
 
 
 class Source:
@@ -23,7 +22,7 @@ class Source:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._end = os.fstat(descriptor).st_size
-        self._begin = self._after_id3()
+        self._begin = min(audio_begins(self._pread), self._end)
         self._at = 0
 
     @classmethod
@@ -87,16 +86,3 @@ class Source:
     def _pread(self, offset: int, size: int) -> bytes:
         left = self._end - offset
         return os.pread(self._descriptor, min(size, left), offset) if left > 0 else b""
-
-    def _after_id3(self) -> int:
-        """Return where the file begins behind its ID3v2 tags. https://id3.org/id3v2.4.0-structure"""
-        at = 0
-        for _ in range(_MOST_ID3_TAGS):
-            header = self._pread(at, _ID3_HEADER_BYTES)
-            if len(header) < _ID3_HEADER_BYTES or header[:3] != b"ID3" or max(header[6:]) > 0x7F:
-                break
-            size = int.from_bytes(header[6:], "big")
-            size = sum((size >> 8 * byte & 0x7F) << 7 * byte for byte in range(4))
-            has_footer = header[5] & 0x10
-            at += _ID3_HEADER_BYTES * (2 if has_footer else 1) + size
-        return min(at, self._end)

@@ -18,7 +18,7 @@ from parakeet_mps.errors import AudioError, UnavailableError
 from parakeet_mps.gateway.decoding_process import DecodingProcess, ForkServer
 
 MAX_PROCESSES = 64
-"""Files decoded at once by one gateway process; a process takes about 25 MB, up to 0.5 GB on a hostile file."""
+"""Files decoded at once by one gateway process; a process takes about 7 MB, up to 0.5 GB on a hostile file."""
 
 PATIENCE_S = 20.0
 """Time a file may take to decode, and a tenth of its audio's length on top. Decoding takes a few thousandths."""
