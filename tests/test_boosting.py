@@ -99,6 +99,12 @@ def test_unrelated_phrases_hardly_change_what_is_heard(recognizer: Recognizer, c
     assert jiwer.wer(plain, boosted) <= 0.01
 
 
+def test_phrases_are_not_heard_in_silence(recognizer: Recognizer) -> None:
+    silence = [torch.zeros(48_000), torch.randn(48_000, generator=torch.Generator().manual_seed(1)) * 0.01]
+    outcomes = recognizer.recognize(silence, [("advil", "sepsis")] * 2)
+    assert [heard(outcome) for outcome in outcomes] == ["", ""]
+
+
 @pytest.mark.parametrize(
     ("phrases", "reason"),
     [
