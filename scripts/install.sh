@@ -2,7 +2,7 @@
 # Install everything the service and its tests need into .venv, and Debian/Ubuntu packages that are missing.
 # Does nothing, quickly, when nothing changed since the last time.
 #
-# Usage: scripts/install.sh [serve|test]     test adds the voices that the tests speak with
+# Usage: scripts/install.sh [serve|test]     test adds the voices and the JavaScript client that the tests use
 # Settings: PYTHON (interpreter, 3.11 or 3.12), VENV (folder, default .venv)
 set -Eeuo pipefail
 
@@ -69,9 +69,10 @@ missing_packages() {
     has_shared_python "$1" "$2" || echo "libpython$2"
     "$1" -c 'import ensurepip, venv' 2>/dev/null || echo "python$2-venv"
     [ "$3" = test ] || return 0
-    for program in espeak-ng flite; do
+    for program in espeak-ng flite npm; do
         command -v "$program" >/dev/null || echo "$program"
     done
+    command -v node >/dev/null || echo nodejs
 }
 
 install_packages() {
@@ -120,6 +121,15 @@ install_python_packages() {
         -c "$ROOT/constraints.txt" -e "${ROOT}[$EXTRAS]" "${options[@]}"
 }
 
+# install_node_packages: the versions in the lock file, unless they are there.
+install_node_packages() {
+    local folder="$ROOT/tests/node"
+    [ "$folder/node_modules/.package-lock.json" -nt "$folder/package-lock.json" ] && return
+    say "installing JavaScript packages into $folder"
+    (cd "$folder" && npm ci --silent --no-audit --no-fund) || refuse "npm could not install what $folder/package.json names."
+    touch "$folder/node_modules/.package-lock.json"
+}
+
 _main() {
     local purpose="${1:-serve}" python version print
     python="$(find_python)"
@@ -131,6 +141,7 @@ _main() {
         install_python_packages
         echo "$print" >"$VENV/installed"
     fi
+    [ "$purpose" != test ] || install_node_packages
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
