@@ -24,7 +24,7 @@ def test_clients_that_leave_take_their_requests_out_of_tritons_queue_within_a_se
     count = 30
     body = form(speech(LONG), model="parakeet-tdt")
     request = Request("leaves", post(body), body, frozenset(), leave_after_s=60)
-    before = triton(service, "count")
+    before = triton(service, "request_failure", "CANCELED")
 
     async def crowd_that_leaves() -> None:
         requests = [asyncio.create_task(Clients(service.url, None).make(request)) for _ in range(count)]
