@@ -115,6 +115,7 @@ def test_an_error_after_the_start_ends_the_stream_and_is_raised(gateway: LiveGat
         with pytest.raises(openai.APIError, match="The recogniser left") as raised:
             next(events)
     assert raised.value.code == "service_unavailable"
+    assert 'parakeet_outcomes_total{outcome="refused",reason="service_unavailable"} 1.0' in metrics(gateway)
 
 
 def test_an_unforeseen_error_after_the_start_tells_an_id_and_nothing_else(gateway: LiveGateway) -> None:
@@ -156,6 +157,10 @@ def test_events_are_neither_buffered_nor_cached(gateway: LiveGateway) -> None:
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert (answer.headers["cache-control"], answer.headers["x-accel-buffering"]) == ("no-cache", "no")
     assert answer.headers["x-ignored-parameters"] == "seed"
+
+
+def metrics(gateway: LiveGateway) -> list[str]:
+    return httpx.get(f"{gateway.url}/metrics").text.splitlines()
 
 
 def post(gateway: LiveGateway, audio: bytes, **fields: str) -> httpx.Response:

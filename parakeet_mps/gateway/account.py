@@ -42,10 +42,10 @@ class Account:
 
     @property
     def outcome(self) -> Outcome:
-        """How the request ended. A response cut off by the server itself counts as refused."""
+        """How the request ended. A response that the server cut off or ended in an error is refused."""
         if self.client_left:
             return Outcome.CANCELLED
-        if self.complete and self.status is not None and self.status < 400:
+        if self.complete and self.status is not None and self.status < 400 and not self.reason:
             return Outcome.ANSWERED
         return Outcome.REFUSED
 
