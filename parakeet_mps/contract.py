@@ -20,7 +20,10 @@ AUDIO_INPUT = "AUDIO"
 """FP32 [samples]: one mono utterance in [-1, 1] at `SAMPLE_RATE_HZ`; ragged, so mixed lengths share a batch."""
 
 HOTWORDS_INPUT = "HOTWORDS"
-"""UINT8 [bytes], optional: the phrases to boost, UTF-8, one a line; see `parakeet_mps.hotwords`."""
+"""UINT8 [bytes], optional: the phrases to boost, UTF-8, one a line; see `parakeet_mps.hotwords`.
+
+Triton puts only requests with the same inputs into one batch: send it with every request, or with none.
+"""
 
 RECOGNITION_OUTPUT = "RECOGNITION"
 """UINT8 [bytes]: one UTF-8 JSON document, see `Recognition`."""
@@ -42,8 +45,8 @@ HOTWORDS_FAULT = "hotwords: "
 
 
 def write_phrases(phrases: Iterable[str]) -> bytes:
-    """Return the bytes of `HOTWORDS_INPUT`."""
-    return "\n".join(phrases).encode()
+    """Return the bytes of `HOTWORDS_INPUT`, at least one."""
+    return "\n".join(["", *phrases, ""]).encode()
 
 
 def read_phrases(document: bytes) -> tuple[str, ...]:

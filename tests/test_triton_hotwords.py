@@ -64,9 +64,8 @@ async def upload(http: httpx.AsyncClient, **fields: str | list[str]) -> httpx.Re
 
 
 async def recognize(triton: aio.InferenceServerClient, audio: torch.Tensor, *phrases: str) -> Recognition:
-    inputs = [tensor(AUDIO_INPUT, audio.numpy(), "FP32")]
-    if phrases:
-        inputs.append(tensor(HOTWORDS_INPUT, np.frombuffer(write_phrases(phrases), dtype=np.uint8), "UINT8"))
+    document = np.frombuffer(write_phrases(phrases), dtype=np.uint8)
+    inputs = [tensor(AUDIO_INPUT, audio.numpy(), "FP32"), tensor(HOTWORDS_INPUT, document, "UINT8")]
     answer = await triton.infer(ASR_MODEL, inputs)
     return Recognition.from_json(answer.as_numpy(RECOGNITION_OUTPUT).tobytes())
 

@@ -45,7 +45,7 @@ class TritonTranscriber:
         try:
             result = await self._client.infer(
                 ASR_MODEL,
-                [_audio_input(waveform), *_hotwords_inputs(hotwords)],
+                [_audio_input(waveform), _hotwords_input(hotwords)],
                 timeout=int(timeout_s * 1e6),
                 client_timeout=timeout_s,
             )
@@ -99,13 +99,11 @@ def _audio_input(waveform: torch.Tensor) -> InferInput:
     return audio
 
 
-def _hotwords_inputs(hotwords: Sequence[str]) -> list[InferInput]:
-    if not hotwords:
-        return []
+def _hotwords_input(hotwords: Sequence[str]) -> InferInput:
     document = np.frombuffer(write_phrases(hotwords), dtype=np.uint8)[None]
     phrases = InferInput(HOTWORDS_INPUT, document.shape, "UINT8")
     phrases.set_data_from_numpy(document)
-    return [phrases]
+    return phrases
 
 
 def known_failure(error: InferenceServerException) -> ServiceError | None:
