@@ -6,8 +6,8 @@ import pytest
 import torch
 from tritonclient.utils import InferenceServerException
 
-from parakeet_mps.contract import BAD_UTTERANCE
-from parakeet_mps.errors import AudioError, DeadlineError, UnavailableError
+from parakeet_mps.contract import BAD_UTTERANCE, HOTWORDS_FAULT
+from parakeet_mps.errors import AudioError, DeadlineError, RequestError, UnavailableError
 from parakeet_mps.gateway.triton import TritonTranscriber, known_failure
 from processes import free_port
 
@@ -36,6 +36,13 @@ def test_foreseen_failures_have_a_public_error(status: str, message: str, kind: 
 def test_a_bad_utterance_keeps_its_reason_and_nothing_else() -> None:
     error = known_failure(InferenceServerException(f"x {BAD_UTTERANCE}too short\nTraceback", "StatusCode.INTERNAL"))
     assert str(error) == "too short"
+
+
+def test_phrases_at_fault_are_told_apart_from_audio() -> None:
+    message = f"in request: {BAD_UTTERANCE}{HOTWORDS_FAULT}phrase 2 has a fault."
+    error = known_failure(InferenceServerException(message, "StatusCode.INVALID_ARGUMENT"))
+    assert type(error) is RequestError
+    assert (str(error), error.param) == ("hotwords: phrase 2 has a fault.", "hotwords")
 
 
 def test_other_failures_have_none() -> None:
