@@ -133,14 +133,16 @@ class Findings:
 async def fuzz(corpus: Sequence[bytes], files: int, seed: int, parallel: int) -> Findings:
     """Send `files` mutations of the corpus through one decoder, `parallel` at a time."""
     findings = Findings()
+    others = set(psutil.Process().children(recursive=True))
     decoder = Decoder(MAX_AUDIO_S)
-    await _send(decoder, "warm-up", corpus[0])
+    for data in corpus:  # so that nothing is used for the first time when memory is compared
+        await _send(decoder, "warm-up", data)
     findings.began_bytes = _memory_bytes()
     numbers = iter(range(files))
     await asyncio.gather(*(_worker(decoder, corpus, numbers, seed, findings) for _ in range(parallel)))
     findings.ended_bytes = _memory_bytes()
     decoder.close()
-    findings.left_processes = len(psutil.Process().children(recursive=True))
+    findings.left_processes = len(set(psutil.Process().children(recursive=True)) - others)
     return findings
 
 

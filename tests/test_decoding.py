@@ -35,6 +35,20 @@ FORKSERVER = "parakeet_mps.audio.forkserver"
 BLOCK_SAMPLES = 10 * SAMPLE_RATE_HZ
 
 
+def children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+OTHERS: set[psutil.Process] = set()
+"""The processes that other tests of this run keep."""
+
+
+@pytest.fixture(autouse=True)
+def _others() -> None:
+    OTHERS.clear()
+    OTHERS.update(children())
+
+
 @pytest.fixture
 async def decoder() -> AsyncIterator[Decoder]:
     decoder = Decoder(4 * HOUR_S, patience_s=10)
@@ -44,7 +58,9 @@ async def decoder() -> AsyncIterator[Decoder]:
 
 
 def server_process() -> psutil.Process:
-    (server,) = [child for child in psutil.Process().children() if FORKSERVER in child.cmdline()]
+    (server,) = [
+        child for child in psutil.Process().children() if child not in OTHERS and FORKSERVER in child.cmdline()
+    ]
     return server
 
 
@@ -52,8 +68,11 @@ def decoding_processes() -> list[psutil.Process]:
     """The processes that decode a file now: the children of the fork server."""
     return [
         child
-        for child in psutil.Process().children(recursive=True)
-        if child.ppid() != os.getpid() and child.status() != psutil.STATUS_ZOMBIE and FORKSERVER in child.cmdline()
+        for child in children()
+        if child not in OTHERS
+        and child.ppid() != os.getpid()
+        and child.status() != psutil.STATUS_ZOMBIE
+        and FORKSERVER in child.cmdline()
     ]
 
 
@@ -165,13 +184,13 @@ async def test_samples_that_are_no_numbers_are_refused_where_they_come(decoder: 
 
 async def test_a_decoder_that_crashes_fails_its_own_request_only(decoder: Decoder, tmp_path: Path) -> None:
     with sparse_wav(tmp_path / "long.wav", HOUR_S) as upload, on_disk(speech()) as other:
-        async with decoder.open(upload) as decoded, decoder.open(other) as healthy:
-            for process in decoding_processes():
-                if len(process.open_files()) and str(tmp_path) in process.open_files()[0].path:
-                    process.kill()
-            with pytest.raises(AudioError, match="cannot be decoded"):
-                await waveform(decoded)
-            assert (await waveform(healthy)).numel()
+        async with decoder.open(upload) as decoded:
+            (process,) = decoding_processes()
+            async with decoder.open(other) as healthy:
+                process.kill()
+                with pytest.raises(AudioError, match="cannot be decoded"):
+                    await waveform(decoded)
+                assert (await waveform(healthy)).numel()
 
 
 async def test_a_decoder_that_hangs_is_killed_at_its_time_limit(tmp_path: Path) -> None:
