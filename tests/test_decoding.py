@@ -66,14 +66,16 @@ def server_process() -> psutil.Process:
 
 def decoding_processes() -> list[psutil.Process]:
     """The processes that decode a file now: the children of the fork server."""
-    return [
-        child
-        for child in children()
-        if child not in OTHERS
-        and child.ppid() != os.getpid()
-        and child.status() != psutil.STATUS_ZOMBIE
-        and FORKSERVER in child.cmdline()
-    ]
+    return [child for child in children() if child not in OTHERS and is_decoding(child)]
+
+
+def is_decoding(process: psutil.Process) -> bool:
+    try:
+        if process.ppid() == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return FORKSERVER in process.cmdline()
+    except psutil.NoSuchProcess:  # it ended meanwhile
+        return False
 
 
 async def ended(limit_s: float = 1.0) -> None:
