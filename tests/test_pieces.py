@@ -10,6 +10,7 @@ import torch
 
 from parakeet_mps.contract import MIN_SAMPLES, SAMPLE_RATE_HZ, Recognition, Token, Word
 from parakeet_mps.pieces import Cutter, Joiner, Part, Piece, merge
+from parakeet_mps.pieces.cutting import SHARED_S
 
 PIECE_S = 6.0
 BLOCK_S = 10.0
@@ -83,9 +84,8 @@ def test_a_recording_within_the_limit_is_one_piece() -> None:
 
 
 def test_cuts_are_in_the_middle_of_pauses() -> None:
-    recording = torch.cat([talk(2.5), hush(0.4, 1e-4), talk(2.6), hush(0.5, 1e-4), talk(3)])
-    first, second = cut(recording)
-    assert first.end_s == pytest.approx(2.5 + 0.4 + 2.6 + 0.25, abs=0.03)
+    first, second = cut(torch.cat([talk(3.5), hush(0.4, 1e-4), talk(4)]))
+    assert first.end_s == pytest.approx(3.7, abs=0.03)
     assert not first.continued
     assert not second.continued
 
@@ -98,8 +98,15 @@ def test_pauses_are_found_in_noise(noise: float) -> None:
 
 
 def test_a_long_pause_is_better_than_a_late_one() -> None:
-    recording = torch.cat([talk(3), hush(0.6), talk(1.5), hush(0.2), talk(4)])
-    assert cut(recording)[0].end_s == pytest.approx(3.3, abs=0.03)
+    recording = torch.cat([talk(2), hush(0.6), talk(1), hush(0.2), talk(4)])
+    assert cut(recording)[0].end_s == pytest.approx(2.3, abs=0.03)
+
+
+def test_the_last_quarter_of_the_longest_piece_is_for_those_who_speak_on() -> None:
+    recording = torch.cat([talk(3.5), hush(0.25), talk(1), hush(0.6), talk(4)])
+    assert cut(recording)[0].end_s == pytest.approx(3.625, abs=0.03)
+    assert cut(recording[SAMPLE_RATE_HZ * 2 :])[0].end_s == pytest.approx(3.05, abs=0.03)
+    assert cut(torch.cat([talk(5), hush(0.3), talk(4)]))[0].end_s == pytest.approx(5.15, abs=0.03)
 
 
 def test_the_closure_of_a_consonant_is_no_pause() -> None:
@@ -113,8 +120,8 @@ def test_the_closure_of_a_consonant_is_no_pause() -> None:
 def test_both_pieces_hear_the_audio_around_a_cut_inside_speech() -> None:
     for before, after in itertools.pairwise(cut(RECORDINGS["no pauses"])):
         assert before.continued
-        assert after.heard_s == pytest.approx(before.end_s - 1.0, abs=0.02)
-        assert before.heard_s + seconds(before.waveform) == pytest.approx(before.end_s + 1.0, abs=0.02)
+        assert after.heard_s == pytest.approx(before.end_s - SHARED_S, abs=0.02)
+        assert before.heard_s + seconds(before.waveform) == pytest.approx(before.end_s + SHARED_S, abs=0.02)
 
 
 def test_digital_silence_has_nothing_to_recognise() -> None:
