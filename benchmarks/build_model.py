@@ -10,17 +10,21 @@ Shapes: https://huggingface.co/nvidia/parakeet-tdt-0.6b-v2 and NeMo's fastconfor
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
-from typing import Any
 
-import sentencepiece
 import torch
 from nemo.collections.asr.models import EncDecRNNTBPEModel
-from omegaconf import DictConfig
 
-DURATIONS = [0, 1, 2, 3, 4]
-D_MODEL, HIDDEN = 1024, 640
+sys.path.insert(0, str(Path(__file__).parent.parent / "training"))
+
+from model import DURATIONS, Shape, build, train_tokenizer
+from voices import SAMPLE_RATE_HZ
+
+PARAKEET = Shape(1024, mels=128, layers=24, d_model=1024, heads=8, channels=256, hidden=640, prediction_layers=2)
 CALIBRATION_S = 45
 SHARPNESS = 3.0
 """Factor on the joint's last layer: random logits are otherwise so flat that the blank's bias decides everything."""
@@ -28,94 +32,9 @@ DURATION_BIASES = [-6.0, 0.5, 1.0, 0.5, 0.0]
 """Speech hardly ever emits two tokens in one frame, and most often moves on by two."""
 
 
-def configuration(tokenizer: Path) -> DictConfig:
-    """Return NeMo's configuration of the published model's shape."""
-    durations = {"num_tdt_durations": len(DURATIONS), "tdt_durations": DURATIONS}
-    return DictConfig(
-        {
-            "sample_rate": 16000,
-            "model_defaults": {"enc_hidden": D_MODEL, "pred_hidden": HIDDEN, "joint_hidden": HIDDEN, **durations},
-            "tokenizer": {"dir": str(tokenizer), "type": "bpe"},
-            "preprocessor": {
-                "_target_": "nemo.collections.asr.modules.AudioToMelSpectrogramPreprocessor",
-                "sample_rate": 16000,
-                "normalize": "per_feature",
-                "window_size": 0.025,
-                "window_stride": 0.01,
-                "features": 128,
-                "n_fft": 512,
-                "dither": 0.0,
-                "pad_to": 0,
-            },
-            "encoder": _encoder(),
-            "decoder": {
-                "_target_": "nemo.collections.asr.modules.RNNTDecoder",
-                "normalization_mode": None,
-                "random_state_sampling": False,
-                "blank_as_pad": True,
-                "prednet": {"pred_hidden": HIDDEN, "pred_rnn_layers": 2, "t_max": None, "dropout": 0.2},
-            },
-            "joint": {
-                "_target_": "nemo.collections.asr.modules.RNNTJoint",
-                "log_softmax": None,
-                "preserve_memory": False,
-                "fuse_loss_wer": False,
-                "num_extra_outputs": len(DURATIONS),
-                "jointnet": {"joint_hidden": HIDDEN, "activation": "relu", "dropout": 0.2},
-            },
-            "decoding": {
-                "strategy": "greedy_batch",
-                "model_type": "tdt",
-                "durations": DURATIONS,
-                "greedy": {"max_symbols": 10},
-            },
-            "loss": {"loss_name": "tdt", "tdt_kwargs": {"durations": DURATIONS, "sigma": 0.02, "omega": 0.1}},
-        }
-    )
-
-
-def _encoder() -> dict[str, Any]:
-    return {
-        "_target_": "nemo.collections.asr.modules.ConformerEncoder",
-        "feat_in": 128,
-        "feat_out": -1,
-        "n_layers": 24,
-        "d_model": D_MODEL,
-        "subsampling": "dw_striding",
-        "subsampling_factor": 8,
-        "subsampling_conv_channels": 256,
-        "ff_expansion_factor": 4,
-        "self_attention_model": "rel_pos",
-        "n_heads": 8,
-        "att_context_size": [-1, -1],
-        "xscaling": False,
-        "untie_biases": True,
-        "pos_emb_max_len": 5000,
-        "use_bias": False,
-        "conv_kernel_size": 9,
-        "conv_norm_type": "batch_norm",
-        "dropout": 0.1,
-        "dropout_pre_encoder": 0.1,
-        "dropout_emb": 0.0,
-        "dropout_att": 0.1,
-    }
-
-
-def write_tokenizer(folder: Path, vocabulary: int) -> None:
-    """Write a SentencePiece model of `vocabulary` made-up pieces: only their number matters."""
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    words = (a + b + c for a in letters for b in letters for c in letters)
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(words),
-        model_prefix=str(folder / "tokenizer"),
-        vocab_size=vocabulary,
-        model_type="bpe",
-        bos_id=-1,
-        eos_id=-1,
-        minloglevel=2,
-    )
-    pieces = [line.split("\t")[0] for line in (folder / "tokenizer.vocab").read_text().splitlines()]
-    (folder / "vocab.txt").write_text("\n".join(pieces[1:]) + "\n")
+def made_up_words() -> Iterator[str]:
+    """Yield material for a tokenizer of which only the size matters."""
+    return map("".join, product("abcdefghijklmnopqrstuvwxyz", repeat=3))
 
 
 @torch.inference_mode()
@@ -124,7 +43,7 @@ def calibrate(model: EncDecRNNTBPEModel, tokens_per_second: float) -> float:
     last = model.joint.joint_net[-1]
     last.weight.mul_(SHARPNESS)
     last.bias[-len(DURATIONS) :] = torch.tensor(DURATION_BIASES, device=last.bias.device)
-    signal = torch.randn(1, CALIBRATION_S * 16000, device=last.bias.device)
+    signal = torch.randn(1, CALIBRATION_S * SAMPLE_RATE_HZ, device=last.bias.device)
     features, frames = model.preprocessor(input_signal=signal, length=torch.tensor([signal.shape[1]]).to(signal.device))
     encoded, frames = model.encoder(audio_signal=features, length=frames)
     blank, start = len(last.bias) - len(DURATIONS) - 1, float(last.bias[-len(DURATIONS) - 1])
@@ -142,13 +61,13 @@ def calibrate(model: EncDecRNNTBPEModel, tokens_per_second: float) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--vocabulary", type=int, default=1024)
+    parser.add_argument("--vocabulary", type=int, default=PARAKEET.vocabulary)
     parser.add_argument("--tokens-per-second", type=float, default=4.4)
     arguments = parser.parse_args()
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder:
-        write_tokenizer(Path(folder), arguments.vocabulary)
-        model = EncDecRNNTBPEModel(cfg=configuration(Path(folder)))
+        train_tokenizer(Path(folder), made_up_words(), arguments.vocabulary)
+        model = build(Path(folder), PARAKEET._replace(vocabulary=arguments.vocabulary))
         model.to("cuda" if torch.cuda.is_available() else "cpu").eval().freeze()
         rate = calibrate(model, arguments.tokens_per_second)
         model.half().save_to(str(arguments.out))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sentences import consultation, draw
-from voices import FLITE, SAMPLE_RATE_HZ, espeak_voice, speak
+from voices import SAMPLE_RATE_HZ, speak, trained_voice
 
 AUDIBLE = 0.02
 """Part of a sentence's peak above which it is heard."""
@@ -83,7 +83,7 @@ def wav(audio: np.ndarray) -> bytes:
 
 def _sentence(rng: random.Random) -> Sentence:
     text = draw(rng, consultation, test=True)
-    audio = speak(text, rng.choice(FLITE) if rng.random() < 0.2 else espeak_voice(rng), rng)
+    audio = speak(text, trained_voice(rng), rng)
     heard = np.flatnonzero(np.abs(audio.astype(np.int32)) > AUDIBLE * np.abs(audio.astype(np.int32)).max())
     return Sentence(audio, text, heard[0] / SAMPLE_RATE_HZ, heard[-1] / SAMPLE_RATE_HZ)
 

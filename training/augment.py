@@ -10,7 +10,7 @@ import math
 
 import torch
 
-SAMPLE_RATE_HZ = 16_000
+from voices import SAMPLE_RATE_HZ
 
 
 def _chance(batch: torch.Tensor, probability: float) -> torch.Tensor:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from augment import SAMPLE_RATE_HZ, add_noise, change_pace, colour, noise, set_gain
+from augment import add_noise, change_pace, colour, noise, set_gain
+from voices import SAMPLE_RATE_HZ
 
 LENGTHS_S = (2.0, 2.75, 3.5, 4.25, 5.0, 6.0, 7.25, 9.0, 12.0, 16.0, 22.0, 30.0, 40.0)
 """Few shapes, because cuDNN and cuFFT prepare each one anew: as many milliseconds as a step of this small model."""

@@ -16,17 +16,15 @@ from pathlib import Path
 import numpy as np
 
 from sentences import consultation, draw, random_words
-from voices import FLITE, espeak_voice, speak
+from voices import speak, trained_voice
 
 UTTERANCES_PER_SHARD = 1000
-FLITE_SHARE = 0.2
 
 
 def utterance(rng: random.Random) -> tuple[str, np.ndarray]:
     """Return one training utterance: its text and its int16 samples."""
     text = draw(rng, rng.choice((consultation, random_words)), test=False)
-    voice = rng.choice(FLITE) if rng.random() < FLITE_SHARE else espeak_voice(rng)
-    return text, speak(text, voice, rng)
+    return text, speak(text, trained_voice(rng), rng)
 
 
 def write_shard(path: Path, utterances: list[tuple[str, np.ndarray]]) -> None:

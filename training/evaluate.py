@@ -14,7 +14,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning th
 import torch
 from jiwer import process_words
 
-from parakeet_mps.contract import Recognition
+from parakeet_mps.contract import SAMPLE_RATE_HZ, Recognition
 from parakeet_mps.engine.recognizer import Recognizer
 from testsets import LIMITS, Clip, speak_tests
 
@@ -51,7 +51,8 @@ def measure(checkpoint: Path) -> Iterator[Row]:
         spoken = any(said)
         error = 100 * process_words(said, heard).wer if spoken else sum(len(text.split()) for text in heard)
         misheard = [pair for pair in zip(said, heard, strict=True) if pair[0] != pair[1]]
-        yield Row(condition, len(clips), sum(len(clip.audio) for clip in clips) / 16_000, error, spoken, misheard)
+        seconds = sum(len(clip.audio) for clip in clips) / SAMPLE_RATE_HZ
+        yield Row(condition, len(clips), seconds, error, spoken, misheard)
 
 
 def _transcribe(recognizer: Recognizer, clips: list[Clip]) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.signal import butter, sosfilt
 
 from sentences import consultation, draw, random_words
-from voices import FLITE, HELD_OUT_ESPEAK, HELD_OUT_FLITE, SAMPLE_RATE_HZ, espeak_voice, speak
+from voices import HELD_OUT_ESPEAK, HELD_OUT_FLITE, SAMPLE_RATE_HZ, speak, trained_voice
 
 
 class Clip(NamedTuple):
@@ -30,11 +30,7 @@ def _spoken(source: Callable[[random.Random], str], voices: Callable[[random.Ran
     return Clip(speak(text, voices(rng), rng).astype(np.float32) / 32768, text)
 
 
-def _trained_voice(rng: random.Random) -> str:
-    return rng.choice(FLITE) if rng.random() < 0.2 else espeak_voice(rng)
-
-
-_plain = partial(_spoken, consultation, _trained_voice)
+_plain = partial(_spoken, consultation, trained_voice)
 
 
 def _silence(seconds: float, level: float, rng: random.Random) -> np.ndarray:
@@ -47,7 +43,7 @@ def _silence(seconds: float, level: float, rng: random.Random) -> np.ndarray:
 def _joined(rng: random.Random) -> Clip:
     """Sentences with pauses up to between 20 and 40 s."""
     limit, parts, texts = rng.uniform(20, 40) * SAMPLE_RATE_HZ, [], []
-    voice = _trained_voice(rng)
+    voice = trained_voice(rng)
     while sum(map(len, parts)) + 6 * SAMPLE_RATE_HZ < limit:
         clip = _spoken(consultation, lambda _: voice, rng)
         parts += [clip.audio, _silence(rng.uniform(0.2, 0.8), 1e-4, rng)]
@@ -57,7 +53,7 @@ def _joined(rng: random.Random) -> Clip:
 
 def _short(rng: random.Random) -> Clip:
     """One word: about half a second."""
-    while len((clip := _spoken(random_words, _trained_voice, rng)).text.split()) > 1:
+    while len((clip := _spoken(random_words, trained_voice, rng)).text.split()) > 1:
         pass
     return clip
 
@@ -92,7 +88,7 @@ TESTS: dict[str, tuple[int, Clips]] = {
         partial(_spoken, consultation, lambda rng: rng.choice(HELD_OUT_ESPEAK)),
     ),
     "consultation, held-out flite voice": (150, partial(_spoken, consultation, lambda _: HELD_OUT_FLITE)),
-    "random common words, trained voices": (150, partial(_spoken, random_words, _trained_voice)),
+    "random common words, trained voices": (150, partial(_spoken, random_words, trained_voice)),
     "single words, trained voices": (60, _short),
     "20 to 40 s of sentences": (15, _joined),
     "inside 1 to 8 s of digital zeros": (60, partial(_padded, 0.0)),

@@ -22,7 +22,7 @@ if not hasattr(
     np.row_stack = np.vstack
 
 from batches import Batch, Corpus, distort
-from model import D_MODEL, DURATIONS, SIGMA, VOCABULARY, build, train_tokenizer
+from model import DEMO, DURATIONS, SIGMA, build, train_tokenizer
 from sentences import consultation, draw, everything_said, random_words
 from tdt_loss import tdt_loss
 
@@ -39,8 +39,8 @@ class Trainer:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.model = build(_tokenizer(arguments.state)).to(self.device)
-        self.ctc_head = torch.nn.Linear(D_MODEL, VOCABULARY + 1).to(self.device)
+        self.model = build(_tokenizer(arguments.state), DEMO).to(self.device)
+        self.ctc_head = torch.nn.Linear(DEMO.d_model, DEMO.vocabulary + 1).to(self.device)
         self.parameters = [*self.model.parameters(), *self.ctc_head.parameters()]
         self.optimiser = torch.optim.AdamW(
             self.parameters, lr=PEAK_RATE, betas=(0.9, 0.98), weight_decay=1e-2, fused=self.device.type == "cuda"
@@ -114,7 +114,7 @@ class Trainer:
     ) -> torch.Tensor:
         log_probs = ctc.float().log_softmax(-1).transpose(0, 1)
         losses = torch.nn.functional.ctc_loss(
-            log_probs, targets, frames, counts, blank=VOCABULARY, reduction="none", zero_infinity=True
+            log_probs, targets, frames, counts, blank=DEMO.vocabulary, reduction="none", zero_infinity=True
         )
         return losses.mean()
 
@@ -171,7 +171,7 @@ def _tokenizer(state: Path) -> Path:
     if not folder.exists():
         rng = random.Random(0)
         lines = [draw(rng, source, test=False) for source in (consultation, random_words) for _ in range(20_000)]
-        train_tokenizer(folder, [*lines, everything_said()])
+        train_tokenizer(folder, [*lines, everything_said()], DEMO.vocabulary)
     return folder
 
 

@@ -23,6 +23,7 @@ NUMBERED_VARIANTS = "f1 f2 f3 f5 m1 m2 m3 m4 m6 m7 m8 klatt klatt2 klatt4"
 VARIANTS = ("", "", "", *(f"+{name}" for name in f"{NUMBERED_VARIANTS} {NAMED_VARIANTS}".split()))
 
 FLITE = ("slt", "awb", "kal16", "kal")
+FLITE_SHARE = 0.2
 
 HELD_OUT_ESPEAK = ("en-us+f4", "en-gb+m5")
 HELD_OUT_FLITE = "rms"
@@ -31,6 +32,11 @@ HELD_OUT_FLITE = "rms"
 def espeak_voice(rng: random.Random) -> str:
     """Draw one of the trained espeak-ng voices."""
     return rng.choice(ACCENTS) + rng.choice(VARIANTS)
+
+
+def trained_voice(rng: random.Random) -> str:
+    """Draw one of the trained voices, flite's among them."""
+    return rng.choice(FLITE) if rng.random() < FLITE_SHARE else espeak_voice(rng)
 
 
 def speak(text: str, voice: str, rng: random.Random) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from parakeet_mps.contract import SAMPLE_RATE_HZ
+from parakeet_mps.power import power_db
 
 STEP_S = 0.01
 """Duration of one step."""
@@ -17,7 +18,6 @@ LEAST_CONTRAST_DB = 15.0
 """In noise, quiet is what stands out so little from the quietest steps, unless it is nearly as loud as the speech."""
 
 _STEP_SAMPLES = int(SAMPLE_RATE_HZ * STEP_S)
-_FLOOR = 1e-10
 
 
 class Loudness:
@@ -27,12 +27,11 @@ class Loudness:
     """
 
     def __init__(self, waveform: torch.Tensor) -> None:
-        steps = waveform[: waveform.numel() // _STEP_SAMPLES * _STEP_SAMPLES].view(-1, _STEP_SAMPLES)
-        power_db = 10 * torch.log10(steps.square().mean(dim=1) + _FLOOR)
-        noise, speech = torch.quantile(power_db, power_db.new_tensor([0.05, 0.95])).tolist()
+        power = power_db(waveform, _STEP_SAMPLES)
+        noise, speech = torch.quantile(power, power.new_tensor([0.05, 0.95])).tolist()
         threshold = max(speech - BELOW_SPEECH_DB, min(noise + ABOVE_NOISE_DB, speech - LEAST_CONTRAST_DB))
-        self.levels: list[float] = power_db.clamp(min=threshold).tolist()
-        self.quiet: list[bool] = (power_db < threshold).tolist()
+        self.levels: list[float] = power.clamp(min=threshold).tolist()
+        self.quiet: list[bool] = (power < threshold).tolist()
 
     def __len__(self) -> int:
         """Return the number of steps."""

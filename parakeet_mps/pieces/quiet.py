@@ -1,4 +1,4 @@
-"""How loud a waveform is from frame to frame, where it pauses, and where it is quietest."""
+"""Where a waveform pauses, and where it is quietest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ LEAST_PAUSE_S = 0.2
 
 _BELOW_SPEECH_DB = 30.0
 _ABOVE_NOISE_DB = 3.0
-_FLOOR = 1e-10
 _CLOSURE_FRAMES = 5
 
 
@@ -37,12 +36,6 @@ class Pause(NamedTuple):
     def middle(self) -> int:
         """Its middle frame."""
         return (self.begin + self.end) // 2
-
-
-def levels(waveform: torch.Tensor) -> torch.Tensor:
-    """Return the level (dB of full scale) of every whole frame of float32 [samples]; float32 [frames]."""
-    frames = waveform[: waveform.numel() // FRAME_SAMPLES * FRAME_SAMPLES].view(-1, FRAME_SAMPLES)
-    return 10 * torch.log10(frames.square().mean(dim=1) + _FLOOR)
 
 
 def find_pauses(loudness: torch.Tensor, first: int) -> list[Pause]:
