@@ -25,6 +25,7 @@ from parakeet_mps.settings import Settings
 
 MOST = 4
 FREED_WITHIN_S = 1.0
+TOO_SLOW = 'parakeet_outcomes_total{outcome="refused",reason="upload_too_slow"}'
 
 
 @pytest.fixture
@@ -130,15 +131,19 @@ def test_slow_uploads_keep_nobody_out_and_are_given_up(gateway: HeldGateway) -> 
     def a_good_request_passes() -> bool:
         return gateway.post().status_code == 200
 
+    def came_in() -> float:
+        return gateway.in_flight() + gateway.metrics().get(TOO_SLOW, 0) - before
+
+    before = gateway.metrics().get(TOO_SLOW, 0)
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(gateway.connect()) for _ in range(2 * MOST)]
         for connection in slow[:MOST]:
             connection.sendall(f"{HEAD}Content-Length: 5000\r\n\r\n--x".encode())
-        wait_until(lambda: gateway.in_flight() == MOST)
+        wait_until(lambda: came_in() == MOST)
         wait_until(a_good_request_passes, 4)
         for connection in slow[MOST:]:
             connection.sendall(f"{HEAD}Content-Length: 5000\r\n\r\n--x".encode())
-        wait_until(lambda: gateway.in_flight() == 2 * MOST)
+        wait_until(lambda: came_in() == 2 * MOST)
         wait_until(a_good_request_passes, 4)
         for connection in slow:
             status, answer = read_response(connection)
