@@ -26,7 +26,7 @@ LEAST_LEFT_S = 0.5
 GOOD_PAUSE_S = 0.6
 """Pauses this long are all equally good; among them the last one makes the fewest pieces."""
 
-_SOON = 0.75
+_SOON = 0.9
 """A pause in this part of the longest piece is taken before a later one. The rest is a reserve for those who speak on:
 few cuts are inside speech, and few pieces are as long as allowed, for which other requests would wait longest."""
 
