@@ -24,10 +24,10 @@ choose_python() {
     fi
 }
 
-# check_python PROGRAM: refuse an interpreter that cannot run the gateway.
+# check_python PROGRAM: refuse an interpreter without the packages of the service.
 check_python() {
     command -v "$1" >/dev/null || refuse "there is no $1: run scripts/install.sh, or set PARAKEET_PYTHON."
-    "$1" -c 'import importlib.util as u, sys; sys.exit(u.find_spec("uvicorn") is None)' ||
+    "$1" -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)' ||
         refuse "$1 lacks the service's packages: run scripts/install.sh, or set PARAKEET_PYTHON."
 }
 

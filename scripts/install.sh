@@ -8,7 +8,7 @@ set -Eeuo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 VENV="${VENV:-$ROOT/.venv}"
-EXTRAS="engine,embedded-triton,dev"
+EXTRAS="gateway,engine,embedded-triton,dev"
 
 say() { printf 'install: %s\n' "$*" >&2; }
 
