@@ -9,6 +9,8 @@ ServiceError
 │   ├── UploadTooLargeError 413
 │   └── OverloadedError     429  too much is in flight; sent with Retry-After
 └── UnavailableError        503  try again later; sent with Retry-After
+    ├── UnreachableError    503  the recogniser is not there to be asked
+    ├── LostError           503  the recogniser went away with the request
     └── DeadlineError       504  the answer did not come in time
 """
 
@@ -94,6 +96,14 @@ class UnavailableError(ServiceError):
     status = 503
     code = "service_unavailable"
     retry_after_s = 5
+
+
+class UnreachableError(UnavailableError):
+    """The recogniser is not there to be asked: the request has not been sent."""
+
+
+class LostError(UnavailableError):
+    """The recogniser went away while it had the request: whether it was recognised is unknown."""
 
 
 class DeadlineError(UnavailableError):

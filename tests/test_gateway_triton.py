@@ -7,7 +7,14 @@ import torch
 from tritonclient.utils import InferenceServerException
 
 from parakeet_mps.contract import BAD_UTTERANCE, HOTWORDS_FAULT
-from parakeet_mps.errors import AudioError, DeadlineError, RequestError, UnavailableError
+from parakeet_mps.errors import (
+    AudioError,
+    DeadlineError,
+    LostError,
+    RequestError,
+    UnavailableError,
+    UnreachableError,
+)
 from parakeet_mps.gateway.triton import TritonTranscriber, known_failure
 from processes import free_port
 
@@ -24,9 +31,14 @@ def unused_url() -> str:
         ("StatusCode.DEADLINE_EXCEEDED", "Deadline Exceeded", DeadlineError),
         ("StatusCode.UNAVAILABLE", "Request timeout expired", DeadlineError),
         ("StatusCode.UNAVAILABLE", "Exceeds maximum queue size", UnavailableError),
-        ("StatusCode.UNAVAILABLE", "failed to connect to all addresses", UnavailableError),
-        ("StatusCode.INTERNAL", "Stub process 'parakeet_asr_0_1' is not healthy.", UnavailableError),
-        ("StatusCode.NOT_FOUND", "Request for unknown model: 'parakeet_asr' is not found", UnavailableError),
+        ("StatusCode.UNAVAILABLE", "failed to connect to all addresses; last error: Socket closed", UnreachableError),
+        ("StatusCode.UNAVAILABLE", "DNS resolution failed for triton:8001", UnreachableError),
+        ("StatusCode.NOT_FOUND", "Request for unknown model: 'parakeet_asr' is not found", UnreachableError),
+        ("StatusCode.UNAVAILABLE", "Stream removed (Socket closed)", LostError),
+        ("StatusCode.UNAVAILABLE", "recvmsg:Connection reset by peer", LostError),
+        ("StatusCode.UNAVAILABLE", "GOAWAY received", LostError),
+        ("StatusCode.CANCELLED", "CANCELLED", LostError),
+        ("StatusCode.INTERNAL", "Stub process 'parakeet_asr_0_1' is not healthy.", LostError),
     ],
 )
 def test_foreseen_failures_have_a_public_error(status: str, message: str, kind: type[Exception]) -> None:
@@ -54,6 +66,6 @@ async def test_without_a_server_nothing_hangs(unused_url: str) -> None:
     transcriber = TritonTranscriber(unused_url)
     assert not await transcriber.live(timeout_s=1)
     assert not await transcriber.ready(timeout_s=1)
-    with pytest.raises(UnavailableError):
+    with pytest.raises(UnreachableError):
         await transcriber.transcribe(torch.zeros(16_000), timeout_s=5)
     await transcriber.close()

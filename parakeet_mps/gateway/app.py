@@ -21,6 +21,7 @@ from parakeet_mps.gateway.health import Health
 from parakeet_mps.gateway.keys import KeyLayer, open_paths
 from parakeet_mps.gateway.lingering import LingeringLayer
 from parakeet_mps.gateway.metrics import Metrics
+from parakeet_mps.gateway.retrying import RetryingTranscriber
 from parakeet_mps.gateway.routes import Routes
 from parakeet_mps.gateway.transcriber import Transcriber
 from parakeet_mps.gateway.upload_limit import UploadLimit
@@ -41,7 +42,8 @@ def create_app(
     drain = Drain(settings.stop_timeout_s)
     keys = read_keys(settings)
     decoder = Decoder(settings.max_audio_s)
-    health = Health(transcriber, Path(settings.wedge_sentinel), drain)
+    sentinel = Path(settings.wedge_sentinel)
+    health = Health(transcriber, sentinel, drain)  # it is to see what a retry would hide
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -69,6 +71,7 @@ def create_app(
     )
     failures.install(app)
     documentation.install(app)
-    recogniser = UploadRecogniser(decoder, transcriber, health, metrics, Limits.of(settings))
+    retrying = RetryingTranscriber(transcriber, recovering=sentinel.exists)
+    recogniser = UploadRecogniser(decoder, retrying, health, metrics, Limits.of(settings))
     app.include_router(Routes(recogniser, health, metrics).router())
     return app

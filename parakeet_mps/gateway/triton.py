@@ -22,14 +22,35 @@ from parakeet_mps.contract import (
     Recognition,
     write_phrases,
 )
-from parakeet_mps.errors import AudioError, DeadlineError, RequestError, ServiceError, UnavailableError
+from parakeet_mps.errors import (
+    AudioError,
+    DeadlineError,
+    LostError,
+    RequestError,
+    ServiceError,
+    UnavailableError,
+    UnreachableError,
+)
+
+RECONNECT_MS = 200
+"""Pause between two attempts to connect."""
 
 _MESSAGE_BYTES = MAX_PIECE_S * SAMPLE_RATE_HZ * 4 + (1 << 20)
 """Largest message: the longest float32 waveform, with room for what goes with it."""
 
-# What Triton says when it is alive but this request cannot be served: a full queue, a model being (re)loaded, a dead
-# Python stub. https://github.com/triton-inference-server/core/blob/main/src/dynamic_batch_scheduler.cc
-_UNAVAILABLE_MARKS = ("exceeds maximum queue size", "is not healthy", "is not ready", "unknown model")
+# What Triton and gRPC say, in lower case. A crash is told from a server that is not there by gRPC's own words for the
+# latter, since both have the status UNAVAILABLE; a model is unknown while Triton starts or stops; a Python stub that
+# died is "not healthy". https://github.com/triton-inference-server/core/blob/main/src/dynamic_batch_scheduler.cc
+_FULL_MARK = "exceeds maximum queue size"
+_UNREACHABLE_MARKS = (
+    "failed to connect",
+    "dns resolution failed",
+    "unknown model",
+    "not ready",
+    "server is stopping",
+)
+_LOST_MARK = "is not healthy"
+_LOST_STATUSES = ("StatusCode.UNAVAILABLE", "StatusCode.CANCELLED")  # the latter by a server that ends
 _EXPIRED_MARK = "timeout expired"
 
 
@@ -86,8 +107,9 @@ class TritonTranscriber:
         return [
             ("grpc.max_send_message_length", _MESSAGE_BYTES),
             ("grpc.max_receive_message_length", _MESSAGE_BYTES),
-            ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.max_reconnect_backoff_ms", 1000),  # the default of two minutes would outlast Triton's restart
+            # While a channel pauses between two attempts to connect, every request fails at once: let it pause little.
+            ("grpc.initial_reconnect_backoff_ms", RECONNECT_MS),
+            ("grpc.max_reconnect_backoff_ms", RECONNECT_MS),
             ("grpc.enable_http_proxy", 0),
         ]
 
@@ -109,11 +131,16 @@ def _hotwords_input(hotwords: Sequence[str]) -> InferInput:
 def known_failure(error: InferenceServerException) -> ServiceError | None:
     """Return the public error for what Triton said, or None when nobody foresaw it."""
     message, status = error.message() or "", error.status()
+    said = message.lower()
     if BAD_UTTERANCE in message:
         reason = message.partition(BAD_UTTERANCE)[2].partition("\n")[0]
         return RequestError(reason, param="hotwords") if reason.startswith(HOTWORDS_FAULT) else AudioError(reason)
-    if status == "StatusCode.DEADLINE_EXCEEDED" or _EXPIRED_MARK in message.lower():
+    if status == "StatusCode.DEADLINE_EXCEEDED" or _EXPIRED_MARK in said:
         return DeadlineError("The recogniser did not answer in time.")
-    if status == "StatusCode.UNAVAILABLE" or any(mark in message.lower() for mark in _UNAVAILABLE_MARKS):
-        return UnavailableError("The recogniser is not available now; try again later.")
+    if _FULL_MARK in said:
+        return UnavailableError("The recogniser has too much to do; try again later.")
+    if any(mark in said for mark in _UNREACHABLE_MARKS):
+        return UnreachableError("The recogniser is not available now; try again later.")
+    if _LOST_MARK in said or status in _LOST_STATUSES:
+        return LostError("The recogniser went away while it had the request; try again later.")
     return None
