@@ -53,6 +53,23 @@ async def test_each_key_opens_the_api(client: httpx.AsyncClient, key: str) -> No
 
 
 @pytest.mark.anyio
+async def test_the_openapi_document_says_where_a_key_is_needed(client: httpx.AsyncClient) -> None:
+    document = (await client.get("/openapi.json", headers=bearer(KEY))).json()
+    (scheme,) = document["components"]["securitySchemes"]
+    assert document["components"]["securitySchemes"][scheme] == {"type": "http", "scheme": "bearer"}
+    assert document["paths"][PATH]["post"]["security"] == [{scheme: []}]
+    assert "security" not in document["paths"]["/health"]["get"]
+
+
+@pytest.mark.anyio
+async def test_without_keys_the_openapi_document_asks_for_none() -> None:
+    async with client_of(Settings()) as client:
+        document = (await client.get("/openapi.json")).json()
+    assert "securitySchemes" not in document["components"]
+    assert "security" not in document["paths"][PATH]["post"]
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize(
     "headers",
     [

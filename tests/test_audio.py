@@ -207,6 +207,15 @@ def test_a_file_whose_index_did_not_come_is_refused_with_that_reason(name: str) 
     assert "no usable index" in refusal(data[: int(0.63 * len(data))])
 
 
+@pytest.mark.parametrize("name", ["Ogg, Opus", "Ogg, Vorbis", "Ogg, Speex"])
+def test_an_ogg_file_cut_between_two_pages_decodes_with_a_warning(name: str) -> None:
+    data = recording(BY_NAME[name], speech())
+    waveform, warning = decoded(data[: data.rindex(b"OggS")])
+    assert waveform.numel() > SAMPLE_RATE_HZ
+    assert "cut short" in (warning or "")
+    assert "more than" in (warning or "")
+
+
 def test_a_damaged_stretch_is_left_out_with_a_warning() -> None:
     data = bytearray(recording(BY_NAME["M4A, index in front"], speech()))
     data[len(data) // 2 : len(data) // 2 + 2000] = bytes([0xFF]) * 2000

@@ -13,6 +13,7 @@ from parakeet_mps.audio.source import Source
 _CAPTURE = b"OggS"
 _HEADER_BYTES = 27
 _BEGINS_STREAM = 0x02
+_ENDS_STREAM = 0x04
 _MOST_LINKS = 1000
 _SEARCH_BYTES = 1 << 16
 
@@ -29,12 +30,12 @@ def links(source: Source) -> Iterator[Source]:
     yield source.part(begin, source.size)
 
 
-def end_of_pages(source: Source) -> int:
-    """Return where an Ogg file's last page ends by its header, be it there or not."""
-    end = 0
-    for at, size, _ in _pages(source):
+def end_of_pages(source: Source) -> tuple[int, bool]:
+    """Return where an Ogg file's last page ends by its header, be it there or not, and whether it ends a stream."""
+    end, flags = 0, _ENDS_STREAM
+    for at, size, flags in _pages(source):  # noqa: B007  the last one's are wanted
         end = at + size
-    return end
+    return end, bool(flags & _ENDS_STREAM)
 
 
 def _link_ends(source: Source) -> Iterator[int]:

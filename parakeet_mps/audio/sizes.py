@@ -24,21 +24,23 @@ _SLACK_BYTES = 1024
 class Sizes:
     """Bytes that the header promises, and bytes that came. `misleading`: the promise is less than there is.
 
-    Less than `slack` missing bytes are padding that a careless writer counted.
+    Less than `slack` missing bytes are padding that a careless writer counted. `unfinished`: after what is promised
+    something should follow that says the end.
     """
 
     promised: int = 0
     present: int = 0
     misleading: bool = False
     slack: int = _SLACK_BYTES
+    unfinished: bool = False
 
     @property
     def cut_short(self) -> bool:
         """Whether the end is missing."""
-        return self.present + self.slack < self.promised
+        return self.unfinished or self.present + self.slack < self.promised
 
     def __str__(self) -> str:
-        return f"{self.present} of {self.promised} bytes"
+        return f"{self.present} of {'more than ' * self.unfinished}{self.promised} bytes"
 
 
 def sizes(source: Source) -> Sizes:
@@ -62,7 +64,8 @@ def sizes(source: Source) -> Sizes:
     if head[:4] == matroska.EBML:
         return Sizes(matroska.end_of_elements(source), source.size, slack=0)
     if head[:4] == b"OggS":
-        return Sizes(end_of_pages(source), source.size, slack=0)
+        end, ends_stream = end_of_pages(source)
+        return Sizes(end, source.size, slack=0, unfinished=not ends_stream)
     return Sizes()
 
 

@@ -70,7 +70,7 @@ def create_app(
         form_limits={"max_files": 1, "max_fields": 100, "max_part_size": 64 << 10},
     )
     failures.install(app)
-    documentation.install(app)
+    documentation.install(app, open_paths(settings) if keys.required else None)
     retrying = RetryingTranscriber(transcriber, recovering=sentinel.exists)
     recogniser = UploadRecogniser(decoder, retrying, health, metrics, Limits.of(settings))
     app.include_router(Routes(recogniser, health, metrics).router())

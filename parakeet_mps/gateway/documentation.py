@@ -14,6 +14,7 @@ Responses = dict[int | str, dict[str, Any]]
 
 _ERROR_SCHEMA = f"#/components/schemas/{documents.ErrorDocument.__name__}"
 
+_KEY = "api_key"
 _TEXT = {"schema": {"type": "string"}}
 _EVENT = {
     "type": "object",
@@ -82,17 +83,25 @@ METRICS: Responses = {
 }
 
 
-def install(app: FastAPI) -> None:
-    """Let the document leave out the 422 that FastAPI documents by itself: such requests get a 400."""
+def install(app: FastAPI, open_paths: frozenset[str] | None) -> None:
+    """Let the document name the key that all but the `open_paths` ask for; None: nothing asks for one.
+
+    It leaves out the 422 that FastAPI documents by itself: such requests get a 400.
+    """
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:
         document = generate()
+        schemas = document["components"]
         for name in ("HTTPValidationError", "ValidationError"):
-            document["components"]["schemas"].pop(name, None)
-        for operations in document["paths"].values():
+            schemas["schemas"].pop(name, None)
+        if open_paths is not None:
+            schemas["securitySchemes"] = {_KEY: {"type": "http", "scheme": "bearer"}}
+        for path, operations in document["paths"].items():
             for operation in operations.values():
                 operation["responses"].pop("422", None)
+                if open_paths is not None and path not in open_paths:
+                    operation["security"] = [{_KEY: []}]
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's manual does
