@@ -240,7 +240,10 @@ async def test_metrics_count_requests_stages_and_audio(client: httpx.AsyncClient
     assert f'parakeet_requests_total{{endpoint="{PATH}",status="200"}} 1.0' in lines
     assert f'parakeet_requests_total{{endpoint="{PATH}",status="400"}} 1.0' in lines
     assert 'parakeet_requests_total{endpoint="unmatched",status="404"} 1.0' in lines
-    assert f'parakeet_request_seconds_count{{endpoint="{PATH}"}} 2.0' in lines
+    assert f'parakeet_request_seconds_count{{endpoint="{PATH}",outcome="answered"}} 1.0' in lines
+    assert f'parakeet_request_seconds_count{{endpoint="{PATH}",outcome="refused"}} 1.0' in lines
+    assert 'parakeet_stage_seconds_count{stage="upload"} 2.0' in lines
+    assert 'parakeet_stage_seconds_count{stage="render"} 1.0' in lines
     assert 'parakeet_stage_seconds_count{stage="decode"} 2.0' in lines
     assert 'parakeet_stage_seconds_count{stage="inference"} 1.0' in lines
     audio_s = next(float(line.split()[1]) for line in lines if line.startswith("parakeet_audio_seconds_total "))

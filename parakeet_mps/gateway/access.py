@@ -54,7 +54,7 @@ class _Exchange:
     async def run(self, app: ASGIApp, receive: Receive, metrics: Metrics) -> None:
         metrics.began()
         try:
-            await app(self._scope, receive, self._send_noting)
+            await app(self._scope, self._receive_timing(receive, metrics), self._send_noting)
         except asyncio.CancelledError:
             await self._answer(failures.response(UnavailableError("The server was stopped; try again later.")), receive)
         except Exception:  # noqa: BLE001  the last resort
@@ -68,6 +68,19 @@ class _Exchange:
         reason = (account.reason or str(status)) if account.outcome is Outcome.REFUSED else ""
         metrics.ended(self._endpoint, status, account.seconds, account.outcome, reason)
         _log_line(account, self._method, self._endpoint, status, reason)
+
+    def _receive_timing(self, receive: Receive, metrics: Metrics) -> Receive:
+        """Return `receive`; notes how long the body of a transcription takes to come in."""
+        if not endpoints.is_work(self._scope["method"], self._scope["path"]):
+            return receive
+
+        async def receive_timing() -> Message:
+            message = await receive()
+            if message["type"] == "http.request" and not message.get("more_body", False):
+                metrics.took("upload", self._account.seconds)
+            return message
+
+        return receive_timing
 
     async def _answer(self, answer: Response, receive: Receive) -> None:
         if self._account.status is None and not self._account.client_left:

@@ -21,9 +21,11 @@ from parakeet_mps.gateway.health import Health
 from parakeet_mps.gateway.keys import KeyLayer, open_paths
 from parakeet_mps.gateway.lingering import LingeringLayer
 from parakeet_mps.gateway.metrics import Metrics
+from parakeet_mps.gateway.metrics_page import MetricsPage
 from parakeet_mps.gateway.retrying import RetryingTranscriber
 from parakeet_mps.gateway.routes import Routes
 from parakeet_mps.gateway.transcriber import Transcriber
+from parakeet_mps.gateway.triton_page import TritonPage
 from parakeet_mps.gateway.upload_limit import UploadLimit
 from parakeet_mps.gateway.upload_pace import UploadPace
 from parakeet_mps.gateway.upload_recognition import Limits, UploadRecogniser
@@ -73,5 +75,6 @@ def create_app(
     documentation.install(app, open_paths(settings) if keys.required else None)
     retrying = RetryingTranscriber(transcriber, recovering=sentinel.exists)
     recogniser = UploadRecogniser(decoder, retrying, health, metrics, Limits.of(settings))
-    app.include_router(Routes(recogniser, health, metrics).router())
+    page = MetricsPage(metrics, triton=TritonPage.of(settings))
+    app.include_router(Routes(recogniser, health, metrics, page).router())
     return app

@@ -1,51 +1,50 @@
-"""The gateway's Prometheus metrics, summed over all worker processes.
+"""What the gateway counts and times.
 
 `prometheus_client` shares values between processes through memory-mapped files in the folder that the environment
 variable `PROMETHEUS_MULTIPROC_DIR` names. Whoever starts the workers empties that folder first and sets the variable,
-since the library reads it when it is imported. Without it the metrics are those of one process.
-https://prometheus.github.io/client_python/multiprocess/
+since the library reads it when it is imported. Without it the metrics are those of one process. How they are shown is
+`metrics_page`. https://prometheus.github.io/client_python/multiprocess/
 """
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary
 
+from parakeet_mps import errors
 from parakeet_mps.gateway import account
+from parakeet_mps.gateway.account import Outcome
 from parakeet_mps.gateway.catalogue import MODEL_ID
+from parakeet_mps.gateway.endpoints import WORK
+from parakeet_mps.gateway.latency_window import LatencyWindow
+from parakeet_mps.gateway.stopwatch import Stopwatch
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
-_LATENCY_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, float("inf"))
+STAGES = ("upload", "decode", "inference", "render")
+TRANSPORTS = ("shm", "grpc")
+"""How audio reaches Triton: through shared memory, or inside the request."""
 
-
-class Stopwatch:
-    """Adds up the times that it runs, in `seconds`."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Run for the length of the block."""
-        began_at = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds += time.perf_counter() - began_at
+_INF = float("inf")
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 20, 30, 60, 300, 1800, _INF)
+_RECORDING_SECONDS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, _INF)
+_RTFX = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, _INF)
 
 
 class Metrics:
-    """Counts and times of everything that the gateway does."""
+    """Counts and times of everything that one worker does; `folder` is shared by all workers."""
 
-    def __init__(self, shared_folder: Path | None = None) -> None:
-        self._shared_folder = shared_folder
-        self._registry = registry = CollectorRegistry()
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self.registry = CollectorRegistry()
+        self.window = LatencyWindow(folder)
+        self._count_requests(self.registry)
+        self._time_requests(self.registry)
+        self._count_work(self.registry)
+        self._workers.set(1)
+
+    def _count_requests(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(
             "parakeet_requests", "HTTP requests that ended.", ("endpoint", "status"), registry=registry
         )
@@ -57,27 +56,63 @@ class Metrics:
             ("outcome", "reason"),
             registry=registry,
         )
-        self._latency = Histogram(
+        for outcome, reason in _foreseen_outcomes():  # a series that begins above zero hides its first events
+            self._outcomes.labels(outcome, reason)
+        self._in_flight = _gauge("parakeet_requests_in_flight", "HTTP requests being answered.", registry)
+        self._workers = _gauge("parakeet_gateway_workers", "Gateway processes that run.", registry)
+
+    def _time_requests(self, registry: CollectorRegistry) -> None:
+        self._durations = Histogram(
             "parakeet_request_seconds",
             "Time from a request's first byte to its answer's last.",
-            ("endpoint",),
-            buckets=_LATENCY_BUCKETS_S,
+            ("endpoint", "outcome"),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._latency = Summary(
+            "parakeet_request_latency_seconds",
+            "Time from a transcription's first byte to its answer's last, of those answered in the last 5 minutes.",
             registry=registry,
         )
         self._stages = Histogram(
             "parakeet_stage_seconds",
-            "Time of each stage: decode (all of a recording) and inference (of one piece).",
+            "Time of a stage: upload, decode (all of a recording), inference (of one piece, queue included), render.",
             ("stage",),
-            buckets=_LATENCY_BUCKETS_S,
+            buckets=_SECONDS,
             registry=registry,
         )
+        for stage in STAGES:
+            self._stages.labels(stage)
+        self._rtfx = Histogram(
+            "parakeet_request_rtfx_ratio",
+            "Seconds of audio transcribed per second of a request that was answered.",
+            buckets=_RTFX,
+            registry=registry,
+        )
+
+    def _count_work(self, registry: CollectorRegistry) -> None:
         self._audio = Counter("parakeet_audio_seconds", "Seconds of audio transcribed.", registry=registry)
-        self._in_flight = Gauge(
-            "parakeet_requests_in_flight",
-            "HTTP requests being answered.",
+        self._recordings = Histogram(
+            "parakeet_recording_seconds",
+            "Duration of the recordings whose transcription was answered.",
+            buckets=_RECORDING_SECONDS,
             registry=registry,
-            multiprocess_mode="livesum",
         )
+        self._pieces = _gauge("parakeet_pieces_in_flight", "Pieces of recordings that are with Triton.", registry)
+        self._empty = Counter(
+            "parakeet_empty_voiced", "Pieces without a word although they plainly hold sound.", registry=registry
+        )
+        self._retries = Counter(
+            "parakeet_retries", "Pieces sent to Triton once more after it lost them.", registry=registry
+        )
+        self._sent = Counter(
+            "parakeet_audio_sent_bytes",
+            "Bytes of audio handed to Triton through shared memory (shm) or inside the request (grpc).",
+            ("transport",),
+            registry=registry,
+        )
+        for transport in TRANSPORTS:
+            self._sent.labels(transport)
 
     def began(self) -> None:
         """Count a request in."""
@@ -89,7 +124,15 @@ class Metrics:
         self._in_flight.dec()
         self._outcomes.labels(outcome, reason).inc()
         self._requests.labels(endpoint, str(status)).inc()
-        self._latency.labels(endpoint).observe(seconds)
+        self._durations.labels(endpoint, outcome).observe(seconds)
+        if endpoint in WORK and outcome == Outcome.ANSWERED:
+            self._answered(seconds, account.current().audio_s)
+
+    def _answered(self, seconds: float, audio_s: float) -> None:
+        self.window.observe(seconds)
+        self._latency.observe(seconds)
+        self._recordings.observe(audio_s)
+        self._rtfx.observe(audio_s / max(seconds, 1e-6))
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -104,38 +147,45 @@ class Metrics:
         try:
             yield stopwatch
         finally:
-            self._stages.labels(name).observe(stopwatch.seconds)
-            account.current().add_stage(name, stopwatch.seconds)
+            self.took(name, stopwatch.seconds)
+
+    def took(self, stage: str, seconds: float) -> None:
+        """Note the time of a stage, also in the account of the current request."""
+        self._stages.labels(stage).observe(seconds)
+        account.current().add_stage(stage, seconds)
+
+    @contextmanager
+    def piece(self) -> Iterator[None]:
+        """Time the inference of one piece, and count it as in flight meanwhile."""
+        with self._pieces.track_inprogress(), self.stage("inference"):
+            yield
 
     def transcribed(self, audio_s: float) -> None:
         """Count `audio_s` seconds of audio as transcribed, also in the account of the current request."""
         self._audio.inc(audio_s)
         account.current().transcribed(audio_s, MODEL_ID)
 
-    def exposition(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
-        if self._shared_folder is None:
-            return generate_latest(self._registry)
-        _forget_dead_processes(self._shared_folder)
-        merged = CollectorRegistry()
-        MultiProcessCollector(merged, str(self._shared_folder))  # type: ignore[no-untyped-call]
-        return generate_latest(merged)
+    def empty_though_voiced(self) -> None:
+        """Count a piece without a word in which `voiced` hears sound."""
+        self._empty.inc()
+
+    def retried(self) -> None:
+        """Count one more attempt for a piece that Triton lost."""
+        self._retries.inc()
+
+    def sent_audio(self, transport: str, size_bytes: int) -> None:
+        """Count audio as handed to Triton through one of `TRANSPORTS`."""
+        self._sent.labels(transport).inc(size_bytes)
 
 
-def shared_folder(name: str | None) -> Path | None:
-    """Return the folder that the workers share, made if it is missing; None without a name."""
-    if not name:
-        return None
-    folder = Path(name)
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+def _gauge(name: str, text: str, registry: CollectorRegistry) -> Gauge:
+    """A gauge that sums up the workers that are alive."""
+    return Gauge(name, text, registry=registry, multiprocess_mode="livesum")
 
 
-def _forget_dead_processes(folder: Path) -> None:
-    """Drop the gauges of workers that died: their requests are no longer in flight."""
-    for path in folder.glob("gauge_live*_*.db"):
-        pid = int(path.stem.rpartition("_")[2])
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call]
+def _foreseen_outcomes() -> Iterator[tuple[str, str]]:
+    yield from ((Outcome.ANSWERED, ""), (Outcome.CANCELLED, ""))
+    classes = [
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.ServiceError)
+    ]
+    yield from sorted({(str(Outcome.REFUSED), kind.code) for kind in classes})

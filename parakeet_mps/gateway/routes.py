@@ -15,7 +15,8 @@ from parakeet_mps.errors import RequestError
 from parakeet_mps.gateway import catalogue, documentation
 from parakeet_mps.gateway.event_stream import EventStream
 from parakeet_mps.gateway.health import Health
-from parakeet_mps.gateway.metrics import CONTENT_TYPE, Metrics
+from parakeet_mps.gateway.metrics import Metrics
+from parakeet_mps.gateway.metrics_page import CONTENT_TYPE, MetricsPage
 from parakeet_mps.gateway.transcription_form import TranscriptionForm, sent_fields
 from parakeet_mps.gateway.upload_recognition import UploadRecogniser
 from parakeet_mps.pieces import Part
@@ -31,10 +32,11 @@ WARNING_HEADER = "x-audio-warning"
 class Routes:
     """The handlers and what they work with."""
 
-    def __init__(self, recogniser: UploadRecogniser, health: Health, metrics: Metrics) -> None:
+    def __init__(self, recogniser: UploadRecogniser, health: Health, metrics: Metrics, page: MetricsPage) -> None:
         self._recogniser = recogniser
         self._health = health
         self._metrics = metrics
+        self._page = page
 
     def router(self) -> APIRouter:
         """Return the routes, to be included in an app."""
@@ -65,7 +67,8 @@ class Routes:
         if transcript.warnings:
             headers[WARNING_HEADER] = "; ".join(transcript.warnings)
         # In a thread: the transcript of many hours takes up to a second.
-        body = await asyncio.to_thread(render, transcript, form.response_format, form.detail)
+        with self._metrics.stage("render"):
+            body = await asyncio.to_thread(render, transcript, form.response_format, form.detail)
         return Response(body, headers=headers, media_type=form.response_format.content_type)
 
     async def translate(self) -> Response:
@@ -91,7 +94,7 @@ class Routes:
 
     async def metrics(self) -> Response:
         """Return the metrics of all workers for Prometheus."""
-        return Response(self._metrics.exposition(), media_type=CONTENT_TYPE)
+        return Response(await self._page.text(), media_type=CONTENT_TYPE)
 
     async def _transcribe(self, form: TranscriptionForm) -> Transcript:
         warnings: list[str] = []
@@ -109,4 +112,6 @@ class Routes:
                 if event := narration.delta(*part):
                     yield event
         transcript = await asyncio.to_thread(Transcript.of, parts, catalogue.LANGUAGE, warnings)
-        yield await asyncio.to_thread(narration.done, transcript)
+        with self._metrics.stage("render"):
+            done = await asyncio.to_thread(narration.done, transcript)
+        yield done

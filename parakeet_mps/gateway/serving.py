@@ -33,8 +33,9 @@ def build_app(environ: Mapping[str, str], transcriber: Transcriber | None = None
 
     from parakeet_mps.gateway.admission import Admission
     from parakeet_mps.gateway.app import create_app
-    from parakeet_mps.gateway.metrics import Metrics, shared_folder
+    from parakeet_mps.gateway.metrics import Metrics
     from parakeet_mps.gateway.triton import TritonTranscriber
+    from parakeet_mps.gateway.worker_files import shared_folder
 
     torch.set_num_threads(1)  # the workers are the parallelism
     metrics = Metrics(shared_folder(environ.get(METRICS_FOLDER)))

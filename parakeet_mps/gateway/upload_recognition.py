@@ -13,9 +13,11 @@ from parakeet_mps.contract import MAX_PIECE_S, Recognition
 from parakeet_mps.gateway.deadline import Deadline, too_late
 from parakeet_mps.gateway.decoding import Decoded, Decoder
 from parakeet_mps.gateway.health import Health
-from parakeet_mps.gateway.metrics import Metrics, Stopwatch
+from parakeet_mps.gateway.metrics import Metrics
 from parakeet_mps.gateway.recognition import recognise
+from parakeet_mps.gateway.stopwatch import Stopwatch
 from parakeet_mps.gateway.transcriber import Transcriber
+from parakeet_mps.gateway.voiced import is_voiced
 from parakeet_mps.pieces import Part
 from parakeet_mps.settings import AUTO, Settings
 
@@ -81,9 +83,11 @@ class UploadRecogniser:
             raise too_late() from None
 
     async def _transcribe(self, waveform: torch.Tensor, timeout_s: float, hotwords: Sequence[str]) -> Recognition:
-        with self._metrics.stage("inference"):
+        with self._metrics.piece():
             recognition = await self._transcriber.transcribe(waveform, timeout_s, hotwords)
         self._health.proved()
+        if not recognition.text and is_voiced(waveform):
+            self._metrics.empty_though_voiced()
         return recognition
 
 

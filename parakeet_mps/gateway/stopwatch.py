@@ -1,0 +1,23 @@
+"""A time that is measured bit by bit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Stopwatch:
+    """Adds up the times that it runs, in `seconds`."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Run for the length of the block."""
+        began_at = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - began_at
