@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from parakeet_mps.gpu_memory import weights_mb
 from parakeet_mps.hardware import HardwareError, probe
 from parakeet_mps.model_config import ConfigError, Locations, write_repository
 from parakeet_mps.plan import make_plan
@@ -23,10 +24,10 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     """Configure the run folder; exit status 2 and one line when a setting or the machine does not allow it."""
     try:
         settings = Settings.from_env(environ)
-        plan = make_plan(settings, probe(environ))
         run = RunFolder(settings.run_path)
         checkpoint = Path(arguments[0] if arguments else settings.model).expanduser().absolute()
-        locations = Locations(str(checkpoint), str(ROOT), str(run.load_lock))
+        plan = make_plan(settings, probe(environ), weights_mb(checkpoint))
+        locations = Locations(str(checkpoint), str(ROOT), str(run.load_lock), str(run.heartbeats))
         write_repository(plan, locations, ROOT / "triton_model_repo", run.model_repository)
         run.plan.write_text(plan.to_json(), encoding="utf-8")
     except (SettingError, HardwareError, ConfigError, OSError) as error:

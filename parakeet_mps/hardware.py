@@ -8,9 +8,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+from parakeet_mps.cuda_driver import load_driver, multiprocessors
 
 _GPU_FIELDS = "index,uuid,name,memory.total,compute_mode"
 _QUERY_TIMEOUT_S = 30
@@ -23,13 +26,22 @@ class HardwareError(RuntimeError):
 
 @dataclass(frozen=True)
 class Gpu:
-    """One NVIDIA GPU as `nvidia-smi` lists it; `memory_mb` is in MiB, 0 when the driver does not tell."""
+    """One NVIDIA GPU as `nvidia-smi` lists it; `memory_mb` is in MiB, 0 when the driver does not tell.
+
+    So is `multiprocessors`, which the CUDA driver adds.
+    """
 
     index: int
     uuid: str
     name: str
     memory_mb: int
     compute_mode: str
+    multiprocessors: int = 0
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether only one process may use it at a time; CUDA MPS counts as one."""
+        return self.compute_mode.lower().startswith("exclusive")
 
 
 @dataclass(frozen=True)
@@ -43,17 +55,21 @@ class Hardware:
     mps_control: bool = False
 
 
-def probe(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Hardware:
-    """Read the machine. `root` holds `proc`, `sys` and `dev`. Raises `HardwareError`.
+def probe(
+    environ: Mapping[str, str] = os.environ, root: Path = Path("/"), driver: Callable[[], Any] = load_driver
+) -> Hardware:
+    """Read the machine. `root` holds `proc`, `sys` and `dev`; `driver` loads CUDA's. Raises `HardwareError`.
 
     Where CUDA_VISIBLE_DEVICES is empty no GPU is asked for, so a broken driver does not matter.
     """
     visible = environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = () if visible == "" else visible_gpus(query_gpus(environ), visible)
+    counts = multiprocessors(driver()) if gpus else {}
     return Hardware(
         cpu_cores=cpu_cores(root),
         memory_mb=memory_mb(root),
         shm_mb=shared_memory_mb(root),
-        gpus=() if visible == "" else visible_gpus(query_gpus(environ), visible),
+        gpus=tuple(replace(gpu, multiprocessors=counts.get(gpu.uuid, 0)) for gpu in gpus),
         mps_control=shutil.which("nvidia-cuda-mps-control", path=environ.get("PATH")) is not None,
     )
 

@@ -37,3 +37,8 @@ async def _ask(host: str, port: int, request: str) -> int:
 def loopback(listening: str) -> str:
     """Return the address at which a service that listens on `listening` is reached from this machine."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(listening, listening)  # noqa: S104
+
+
+def bracketed(host: str) -> str:
+    """Return `host` as it stands in front of `:port`: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host

@@ -35,11 +35,12 @@ Value = str | int | Identifier | list["Value"] | dict[str, "Value"]
 
 
 class Locations(NamedTuple):
-    """Paths handed to the model: the checkpoint, the folder that holds this package, and the load lock."""
+    """Paths handed to the model: the checkpoint, the folder that holds this package, load lock, and heartbeats."""
 
     checkpoint: str
     package: str
     load_lock: str
+    heartbeats: str
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,10 @@ def model_parameters(plan: Plan, locations: Locations) -> dict[str, str]:
         "device": plan.device.value,
         "torch_threads": str(plan.torch_threads.value),
         "active_thread_percentage": str(plan.thread_percentage.value),
+        "multiprocessors": str(plan.multiprocessors.value),
+        "memory_limit_mb": str(plan.memory_limit_mb.value),
         "load_lock": locations.load_lock,
+        "heartbeats": locations.heartbeats,
     }
 
 

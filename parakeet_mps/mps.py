@@ -7,6 +7,7 @@ https://docs.nvidia.com/deploy/mps/index.html
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
@@ -15,9 +16,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from parakeet_mps.process_state import find_end
+
+LOG = logging.getLogger("supervisor")
+
 CONTROL = "nvidia-cuda-mps-control"
+SERVER = "nvidia-cuda-mps-server"
 COMMAND_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
+TERMINATE_TIMEOUT_S = 2.0
 _POLL_S = 0.05
 
 MOST_PIPE_PATH = 90
@@ -56,7 +63,7 @@ class MpsDaemon:
         """Process id of the running daemon."""
         with contextlib.suppress(OSError, ValueError):
             pid = int((self._pipe / f"{CONTROL}.pid").read_text())
-            if _runs(pid) and _is_daemon(pid):
+            if find_end(pid) is None and _program(pid) == CONTROL:
                 return pid
         return None
 
@@ -74,21 +81,32 @@ class MpsDaemon:
         """Ask the daemon for its servers. Raises `MpsError` when it does not answer."""
         self.command("get_server_list")
 
-    def command(self, line: str) -> str:
+    def command(self, line: str, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
         """Send one control command, such as `get_server_list`, and return the answer. Raises `MpsError`."""
-        return self._run([CONTROL], line + "\n")
+        return self._run([CONTROL], line + "\n", timeout_s)
+
+    def terminate_clients(self) -> None:
+        """Have the servers let go of all their clients, before those are killed: a client that is killed while it
+        holds work can hang the others. What does not go is logged.
+
+        https://docs.nvidia.com/deploy/mps/index.html#terminate-client
+        """
+        try:
+            for server in self._ask("get_server_list"):
+                for client in self._ask(f"get_client_list {server}"):
+                    self.command(f"terminate_client {server} {client}", TERMINATE_TIMEOUT_S)
+        except MpsError as error:
+            LOG.warning("CUDA MPS does not let go of its clients: %s", error)
 
     def stop(self) -> None:
-        """Stop the daemon by `quit`; when that does not end it, kill it."""
+        """Stop the daemon by `quit`; when that does not end it, kill it. No server of it is left."""
         pid = self.pid
-        if pid is None:
-            return
-        with contextlib.suppress(MpsError):
-            self.command("quit")
-        if not _wait_gone(pid, self._stop_timeout_s):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            _wait_gone(pid, self._stop_timeout_s)
+        if pid is not None:
+            with contextlib.suppress(MpsError):
+                self.command("quit", self._stop_timeout_s)
+            self._end(pid, self._stop_timeout_s)
+        for server in self._servers():
+            self._end(server, 0)
 
     def log_tail(self) -> str:
         """Return the last lines of the daemon's log."""
@@ -105,7 +123,23 @@ class MpsDaemon:
     ) -> None:
         self.stop()
 
-    def _run(self, command: list[str], text: str = "") -> str:
+    def _ask(self, command: str) -> list[int]:
+        return [int(word) for word in self.command(command, TERMINATE_TIMEOUT_S).split() if word.isdigit()]
+
+    def _servers(self) -> list[int]:
+        """Server processes of this daemon: they outlive one that was killed, and hold the GPU."""
+        own = f"CUDA_MPS_PIPE_DIRECTORY={self._pipe}".encode()
+        pids = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
+        return [pid for pid in pids if _program(pid) == SERVER and own in _read(pid, "environ").split(b"\0")]
+
+    def _end(self, pid: int, patience_s: float) -> None:
+        if not _wait_gone(pid, patience_s):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            if not _wait_gone(pid, self._stop_timeout_s):
+                LOG.error("CUDA MPS process %d does not end, %g s after SIGKILL", pid, self._stop_timeout_s)
+
+    def _run(self, command: list[str], text: str = "", timeout_s: float = COMMAND_TIMEOUT_S) -> str:
         try:
             # The daemon keeps what it inherits: with a pipe as its output, waiting for the end of it would not end.
             with (self._log / "commands.log").open("a+b") as output:
@@ -116,7 +150,7 @@ class MpsDaemon:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     env=self._environ,
-                    timeout=COMMAND_TIMEOUT_S,
+                    timeout=timeout_s,
                 )
                 output.seek(begin)
                 answer = output.read().decode(errors="replace").strip()
@@ -127,23 +161,22 @@ class MpsDaemon:
         return answer
 
 
-def _runs(pid: int) -> bool:
-    """Tell whether the process runs; one that ended and waits to be collected does not."""
+def _program(pid: int) -> str | None:
+    """Name of the MPS program that the process runs: a pid file outlives restarts and reboots, numbers are reused."""
+    names = {Path(os.fsdecode(word)).name for word in _read(pid, "cmdline").split(b"\0")}
+    return next(iter(names & {CONTROL, SERVER}), None)
+
+
+def _read(pid: int, name: str) -> bytes:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:
-        return False
-
-
-def _is_daemon(pid: int) -> bool:
-    """Tell a daemon from a process that got the number of one that is gone: the file outlives restarts and reboots."""
-    command = os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes()).split("\0")
-    return any(Path(word).name == CONTROL for word in command)
+        return b""
 
 
 def _wait_gone(pid: int, timeout_s: float) -> bool:
     deadline = time.monotonic() + timeout_s
-    while _runs(pid):
+    while find_end(pid) is None:
         if time.monotonic() >= deadline:
             return False
         time.sleep(_POLL_S)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from parakeet_mps.mps import MpsDaemon, MpsError
 from parakeet_mps.process import ServiceFailure
 
-POLL_S = 1.0
+POLL_S = 0.2
 
 
 class MpsService:
@@ -40,6 +40,10 @@ class MpsService:
     async def stop(self) -> None:
         """Stop the daemon."""
         await self._in_turn(self._daemon.stop)
+
+    async def abort(self) -> None:
+        """Stop the daemon: by now its clients are gone, so it has nothing to wait for."""
+        await self.stop()
 
     def log_tail(self) -> str:
         """Return the last lines of the daemon's log."""

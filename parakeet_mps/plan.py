@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Generic, TypeVar
 
 from parakeet_mps.contract import MAX_PIECE_S, PREFERRED_BATCH_SIZES, SAMPLE_RATE_HZ
+from parakeet_mps.gpu_memory import DEFAULT_WEIGHTS_MB, RESERVE_MB, InstanceMemory
 from parakeet_mps.hardware import Gpu, Hardware
 from parakeet_mps.settings import AUTO, SettingError, Settings
 
@@ -21,17 +22,17 @@ CORES_PER_CPU_INSTANCE = 8
 CPU_INSTANCE_MB = 4096
 """Memory of one recogniser on the CPU: the 0.6 B weights in fp32 (2.4 GiB), its libraries and one batch."""
 
-GPU_INSTANCE_MB = 6144
-"""GPU memory of one recogniser: CUDA context, the 0.6 B weights in bf16 and one batch of 16."""
-
-GPU_RESERVE_MB = 2048
-"""GPU memory left for Triton itself and for fragmentation."""
-
 MOST_AUTOMATIC_GPU_INSTANCES = 4
 """Measured on one H200: four instances under MPS answer 1.8 times as much as four that take turns."""
 
 CPU_PIECE_S = 5
 """Recognised in about the time of a whole 3 s request, so that another request at worst takes twice its time."""
+
+GPU_EXECUTE_S = 30
+"""A batch of 16 utterances of 60 s takes a GPU less than a second; the first of a shape may have kernels to compile."""
+
+CPU_EXECUTE_S = 600
+"""A batch of 16 pieces of 60 s, by 0.6 B parameters on two cores, takes some minutes."""
 
 SHM_SHARE = 0.5
 """Part of the shared memory that Triton's regions may take at start; they grow with the audio in flight."""
@@ -50,19 +51,25 @@ class Choice(Generic[T]):
 
 @dataclass(frozen=True)
 class Plan:
-    """Every choice for one machine. `gpu` is a UUID, empty on CPU; `thread_percentage` is 100 without MPS."""
+    """Every choice for one machine. `gpu` is a UUID, empty on CPU; `thread_percentage` is 100 without MPS.
+
+    `multiprocessors` is 0 where nobody knows, `memory_limit_mb` where there is none.
+    """
 
     device: Choice[str]
     gpu: Choice[str]
     mps: Choice[bool]
     instances: Choice[int]
     thread_percentage: Choice[int]
+    multiprocessors: Choice[int]
+    memory_limit_mb: Choice[int]
     torch_threads: Choice[int]
     max_batch_size: Choice[int]
     preferred_batch_sizes: Choice[tuple[int, ...]]
     batch_delay_ms: Choice[int]
     max_queue_size: Choice[int]
     queue_timeout_s: Choice[int]
+    execute_limit_s: Choice[int]
     piece_s: Choice[int]
     pieces_in_flight: Choice[int]
     shm_region_mb: Choice[int]
@@ -89,10 +96,13 @@ class Plan:
         return cls(**choices)
 
 
-def make_plan(settings: Settings, hardware: Hardware) -> Plan:
-    """Choose everything. Raises `SettingError` when the settings ask for what the hardware cannot do."""
+def make_plan(settings: Settings, hardware: Hardware, weights_mb: int = DEFAULT_WEIGHTS_MB) -> Plan:
+    """Choose everything for a checkpoint of `weights_mb`.
+
+    Raises `SettingError` when the settings ask for what the hardware cannot do.
+    """
     gpu = hardware.gpus[0] if hardware.gpus else None
-    instances = _instances(settings, hardware, gpu)
+    instances = _instances(settings, hardware, gpu, InstanceMemory.of(weights_mb, settings.max_batch_size))
     mps = _mps(settings, hardware, gpu, instances.value)
     return Plan(
         device=_device(settings, gpu),
@@ -100,12 +110,15 @@ def make_plan(settings: Settings, hardware: Hardware) -> Plan:
         mps=mps,
         instances=instances,
         thread_percentage=_thread_percentage(instances.value, shared=mps.value),
+        multiprocessors=_multiprocessors(gpu),
+        memory_limit_mb=_memory_limit(gpu, instances.value, shared=mps.value),
         torch_threads=_torch_threads(hardware, gpu, instances.value),
         max_batch_size=Choice(settings.max_batch_size, "MAX_BATCH_SIZE"),
         preferred_batch_sizes=_preferred_batch_sizes(settings),
         batch_delay_ms=_batch_delay(settings),
         max_queue_size=Choice(settings.max_queue_size, "MAX_QUEUE_SIZE; Triton refuses more at once"),
         queue_timeout_s=Choice(settings.request_timeout_s, "REQUEST_TIMEOUT_S; nobody waits for the answer after that"),
+        execute_limit_s=_execute_limit(settings, gpu),
         piece_s=_piece_s(settings, gpu),
         pieces_in_flight=_pieces_in_flight(settings, instances.value),
         shm_region_mb=_shm_region(settings, hardware, instances.value),
@@ -130,16 +143,29 @@ def _gpu(hardware: Hardware, gpu: Gpu | None) -> Choice[str]:
     return Choice(gpu.uuid, "the only visible GPU" if count == 1 else f"the first of {count} visible GPUs; one is used")
 
 
-def _instances(settings: Settings, hardware: Hardware, gpu: Gpu | None) -> Choice[int]:
-    if settings.mps_instance_count != AUTO:
-        return Choice(settings.mps_instance_count, "MPS_INSTANCE_COUNT")
+def _instances(settings: Settings, hardware: Hardware, gpu: Gpu | None, memory: InstanceMemory) -> Choice[int]:
+    asked = settings.mps_instance_count
     if gpu is None:
-        return _cpu_instances(hardware)
+        return Choice(asked, "MPS_INSTANCE_COUNT") if asked != AUTO else _cpu_instances(hardware)
+    fitting = memory.fitting(gpu.memory_mb)
+    room = f"{memory}; {fitting} fit into {gpu.memory_mb} MiB"
+    if asked != AUTO:
+        return _asked_gpu_instances(asked, fitting, room, gpu)
     if not _mps_possible(settings, hardware):
-        return Choice(1, "without MPS the instances would take turns; one with larger batches is faster")
-    fitting = (gpu.memory_mb - GPU_RESERVE_MB) // GPU_INSTANCE_MB
-    count = max(1, min(MOST_AUTOMATIC_GPU_INSTANCES, fitting))
-    return Choice(count, f"{GPU_INSTANCE_MB} MiB each of {gpu.memory_mb} MiB, at most {MOST_AUTOMATIC_GPU_INSTANCES}")
+        return Choice(1, f"without MPS they would take turns; one with larger batches is faster; {room}")
+    if fitting == 0:
+        return Choice(1, f"{room}: the largest batches may fail; a smaller MAX_BATCH_SIZE needs less")
+    count = min(MOST_AUTOMATIC_GPU_INSTANCES, fitting)
+    return Choice(count, f"{room}, at most {MOST_AUTOMATIC_GPU_INSTANCES}")
+
+
+def _asked_gpu_instances(asked: int, fitting: int, room: str, gpu: Gpu) -> Choice[int]:
+    if asked > max(1, fitting) and gpu.memory_mb:
+        raise SettingError(
+            f"MPS_INSTANCE_COUNT={asked} is not allowed here: {room}; use at most {max(1, fitting)}, "
+            "or a smaller MAX_BATCH_SIZE"
+        )
+    return Choice(asked, f"MPS_INSTANCE_COUNT; {room}")
 
 
 def _cpu_instances(hardware: Hardware) -> Choice[int]:
@@ -158,6 +184,8 @@ def _mps_possible(settings: Settings, hardware: Hardware) -> bool:
 def _mps(settings: Settings, hardware: Hardware, gpu: Gpu | None, instances: int) -> Choice[bool]:
     if gpu is None:
         return Choice(False, "there is no GPU to share")
+    if gpu.exclusive:
+        return _mps_of_exclusive_gpu(settings, hardware, gpu)
     if settings.mps == "off":
         return Choice(False, "MPS=off")
     if not hardware.mps_control and settings.mps == "on":
@@ -167,6 +195,31 @@ def _mps(settings: Settings, hardware: Hardware, gpu: Gpu | None, instances: int
     if settings.mps == "auto" and instances == 1:
         return Choice(False, "one instance shares the GPU with nobody")
     return Choice(True, "MPS=on" if settings.mps == "on" else f"{instances} instances share the GPU at the same time")
+
+
+def _mps_of_exclusive_gpu(settings: Settings, hardware: Hardware, gpu: Gpu) -> Choice[bool]:
+    if not _mps_possible(settings, hardware):
+        why = "MPS='off'" if settings.mps == "off" else "nvidia-cuda-mps-control is not on the PATH"
+        raise SettingError(
+            f"GPU {gpu.index} is in compute mode {gpu.compute_mode}: only one process may use it, and Triton and its "
+            f"recognisers are several; they need CUDA MPS, but {why}"
+        )
+    return Choice(True, f"in compute mode {gpu.compute_mode} several processes need it")
+
+
+def _multiprocessors(gpu: Gpu | None) -> Choice[int]:
+    if gpu is None:
+        return Choice(0, "there is no GPU")
+    if not gpu.multiprocessors:
+        return Choice(0, "the CUDA driver does not tell: that each recogniser gets its share is not verified")
+    return Choice(gpu.multiprocessors, "each recogniser verifies that it sees its share of them")
+
+
+def _memory_limit(gpu: Gpu | None, instances: int, *, shared: bool) -> Choice[int]:
+    if gpu is None or not shared or not gpu.memory_mb:
+        return Choice(0, "none: the GPU's memory is not divided")
+    limit = (gpu.memory_mb - RESERVE_MB) // instances
+    return Choice(limit, f"an equal part of {gpu.memory_mb} MiB less {RESERVE_MB}, so that none starves another")
 
 
 def _thread_percentage(instances: int, *, shared: bool) -> Choice[int]:
@@ -194,6 +247,14 @@ def _batch_delay(settings: Settings) -> Choice[int]:
         return Choice(0, "BATCH_DELAY_MS; an idle instance takes what is there")
     why = "a request to an idle instance waits this long for company; busy instances gather batches without it"
     return Choice(delay, f"BATCH_DELAY_MS; {why}")
+
+
+def _execute_limit(settings: Settings, gpu: Gpu | None) -> Choice[int]:
+    if settings.execute_limit_s != AUTO:
+        return Choice(settings.execute_limit_s, "EXECUTE_LIMIT_S")
+    if gpu is None:
+        return Choice(CPU_EXECUTE_S, "the longest batch takes a CPU minutes; what takes longer is stuck")
+    return Choice(GPU_EXECUTE_S, "the longest batch takes a GPU about a second; what takes longer is stuck")
 
 
 def _piece_s(settings: Settings, gpu: Gpu | None) -> Choice[int]:

@@ -18,9 +18,9 @@ class Port(NamedTuple):
 
 
 def listening_ports(settings: Settings) -> list[Port]:
-    """Return the gateway's port, and the local Triton's when one is started."""
-    ports = [Port("PORT", settings.host, settings.port)]
-    if settings.triton_is_local:
+    """Return the ports of what is started here: the gateway's and Triton's."""
+    ports = [Port("PORT", settings.host, settings.port)] if settings.starts_gateway else []
+    if settings.starts_triton:
         ports += [
             Port("TRITON_URL", settings.triton_host, settings.triton_grpc_port),
             Port("TRITON_HTTP_PORT", settings.triton_host, settings.triton_http_port),

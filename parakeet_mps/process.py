@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -13,6 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from parakeet_mps.process_state import describe_exit, is_stopped
+
+LOG = logging.getLogger("supervisor")
+
 TAIL_BYTES = 8192
 TAIL_LINES = 20
 POLL_S = 0.1
@@ -21,6 +26,9 @@ POLL_S = 0.1
 ALIVE_POLL_S = 5.0
 UNRESPONSIVE_AFTER_S = 30.0
 """A process that answered nothing for this long counts as failed; shorter silences are load."""
+
+KILL_LIMIT_S = 10.0
+"""Time that SIGKILL may take. A process that waits for a broken device or disk in the kernel does not end at all."""
 
 ENDS_WITH_PARENT = ("setpriv", "--pdeathsig", "TERM", "--")
 """Put before a command: the kernel sends it SIGTERM when the process that started it dies, however that dies."""
@@ -33,7 +41,7 @@ class ServiceFailure(RuntimeError):  # noqa: N818  a failure of a service, not o
 
     def __init__(self, name: str, what: str, tail: str = "") -> None:
         super().__init__(f"{name} {what}")
-        self.tail = tail
+        self.name, self.what, self.tail = name, what, tail
 
 
 async def yes() -> bool:
@@ -59,6 +67,7 @@ class ChildProcess:
     output: BinaryIO = field(default_factory=lambda: sys.stdout.buffer)
     alive_poll_s: float = ALIVE_POLL_S
     unresponsive_after_s: float = UNRESPONSIVE_AFTER_S
+    kill_limit_s: float = KILL_LIMIT_S
 
     _process: asyncio.subprocess.Process | None = field(default=None, init=False)
     _pump: asyncio.Task[None] | None = field(default=None, init=False)
@@ -95,7 +104,7 @@ class ChildProcess:
             await asyncio.sleep(POLL_S)
 
     async def wait_failed(self) -> ServiceFailure:
-        """Return why the process no longer serves: it ended, or it fell silent after it had answered."""
+        """Return why the process no longer serves: it ended, was stopped, or fell silent after it had answered."""
         process, heard = self._running(), False
         silent_since = time.monotonic()
         while True:
@@ -103,23 +112,34 @@ class ChildProcess:
                 await asyncio.wait_for(process.wait(), self.alive_poll_s)
                 await self._drain()
                 return self._ended(process)
+            if is_stopped(process.pid):
+                return ServiceFailure(self.name, "was stopped by a signal", self.log_tail())
             if await self.alive():
                 heard, silent_since = True, time.monotonic()
             elif heard and time.monotonic() - silent_since >= self.unresponsive_after_s:
                 return ServiceFailure(self.name, f"did not answer for {self.unresponsive_after_s:g} s", self.log_tail())
 
     async def stop(self) -> None:
-        """End the process: SIGTERM, after `grace_s` SIGKILL, and SIGKILL for whatever it left in its group."""
+        """Let the process end by itself within `grace_s`, then `abort`."""
         process = self._process
-        if process is None:
-            return
-        if process.returncode is None:
+        if process is not None and process.returncode is None:
             _signal(os.kill, process.pid, signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), self.grace_s)
+        await self.abort()
+
+    async def abort(self) -> None:
+        """End the process and whatever is in its group by SIGKILL. One that does not end is left, with an error."""
+        process = self._process
+        if process is None:
+            return
         _signal(os.killpg, process.pid, signal.SIGKILL)
-        await process.wait()
-        await _gone(process.pid)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), self.kill_limit_s)
+        if not await _gone(process.pid, self.kill_limit_s):
+            LOG.error(
+                "%s (process group %d) does not end, %g s after SIGKILL", self.name, process.pid, self.kill_limit_s
+            )
         await self._drain()
         self._process = None
 
@@ -149,7 +169,7 @@ class ChildProcess:
         return self._process
 
     def _ended(self, process: asyncio.subprocess.Process) -> ServiceFailure:
-        return ServiceFailure(self.name, _how_it_ended(process.returncode or 0), self.log_tail())
+        return ServiceFailure(self.name, describe_exit(process.returncode or 0), self.log_tail())
 
 
 async def run_to_end(name: str, command: Sequence[str], environ: Mapping[str, str], folder: Path) -> str:
@@ -173,12 +193,8 @@ async def run_to_end(name: str, command: Sequence[str], environ: Mapping[str, st
             process.kill()
             await process.wait()
     if process.returncode != 0:
-        raise ServiceFailure(name, _how_it_ended(process.returncode or 0))
+        raise ServiceFailure(name, describe_exit(process.returncode or 0))
     return output.decode(errors="replace")
-
-
-def _how_it_ended(code: int) -> str:
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
 
 
 def _signal(send: Callable[[int, int], None], target: int, number: int) -> None:
@@ -186,8 +202,8 @@ def _signal(send: Callable[[int, int], None], target: int, number: int) -> None:
         send(target, number)
 
 
-async def _gone(group: int, timeout_s: float = 5.0) -> None:
-    """Wait until no process of the group is left, so that its ports and memory are free."""
+async def _gone(group: int, timeout_s: float) -> bool:
+    """Wait until no process of the group is left, so that its ports and memory are free; tell whether that is so."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         with contextlib.suppress(ChildProcessError):
@@ -195,5 +211,6 @@ async def _gone(group: int, timeout_s: float = 5.0) -> None:
         try:
             os.killpg(group, 0)
         except ProcessLookupError:
-            return
+            return True
         await asyncio.sleep(POLL_S / 2)
+    return False

@@ -22,7 +22,8 @@ class RunFolder:
         self.load_lock = root / "load.lock"
         self.ready = root / "ready"
         self.triton = root / "tritonserver"
-        self.mps = root / "mps"
+        self.heartbeats = root / "heartbeats"
+        self._mps = root / "mps"
         self._shared_memory = shared_memory
 
     @property
@@ -33,6 +34,15 @@ class RunFolder:
         """
         identity = f"{Path('/proc/self/ns/mnt').readlink()}:{self.root}"
         return f"parakeet_{hashlib.sha256(identity.encode()).hexdigest()[:12]}_"
+
+    def mps(self, gpu: str) -> Path:
+        """Folder of the MPS daemon of the GPU with this UUID; short, since sockets lie in it."""
+        return self._mps / gpu.removeprefix("GPU-")[:8]
+
+    @property
+    def triton_shm_prefix(self) -> str:
+        """Start of the names of Triton's own regions among them."""
+        return f"{self.shm_prefix}triton_"
 
     def acquire(self) -> IO[str]:
         """Make the folder and lock it for as long as the returned file stays open. Raises `RunFolderInUseError`."""
@@ -47,7 +57,14 @@ class RunFolder:
             ) from None
         return lock
 
+    def remove_triton_memory(self) -> None:
+        """Unlink Triton's shared-memory regions; its Python backend leaves them when it is killed."""
+        self._remove(self.triton_shm_prefix)
+
     def remove_shared_memory(self) -> None:
-        """Unlink this service's shared-memory regions; Triton's Python backend leaves them when it is killed."""
-        for region in self._shared_memory.glob(f"{self.shm_prefix}*"):
+        """Unlink all shared-memory regions of this service, once nothing of it runs."""
+        self._remove(self.shm_prefix)
+
+    def _remove(self, prefix: str) -> None:
+        for region in self._shared_memory.glob(f"{prefix}*"):
             region.unlink(missing_ok=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import signal
 import sys
 import time
@@ -17,83 +16,19 @@ from pathlib import Path
 
 from parakeet_mps import logs
 from parakeet_mps.api_keys import read_keys
-from parakeet_mps.http_probe import http_status, loopback
-from parakeet_mps.mps import MpsDaemon
-from parakeet_mps.mps_service import MpsService
+from parakeet_mps.http_probe import bracketed, loopback
 from parakeet_mps.orphans import adopt_orphans, reap_orphans
 from parakeet_mps.plan import Plan
 from parakeet_mps.ports import check_ports, listening_ports
-from parakeet_mps.process import ChildProcess, ServiceFailure, run_to_end
+from parakeet_mps.process import ServiceFailure, run_to_end
 from parakeet_mps.run_folder import RunFolder, RunFolderInUseError
 from parakeet_mps.settings import SettingError, Settings
-from parakeet_mps.supervisor import Restarts, Service, Supervisor, first_of
-from parakeet_mps.triton_server import (
-    EXIT_TIMEOUT_S,
-    TritonNotFoundError,
-    find_installation,
-    ready_paths,
-    server_command,
-    server_environ,
-)
+from parakeet_mps.supervisor import Restarts, Unit, first_of, supervise
+from parakeet_mps.triton_server import TritonNotFoundError
+from parakeet_mps.units import ROOT, gateway_services, recogniser_services
+from parakeet_mps.wedge import History, Journal, Sentinel
 
 LOG = logging.getLogger("supervisor")
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def gateway_service(settings: Settings, environ: Mapping[str, str]) -> ChildProcess:
-    """The gateway: HTTP workers that decode audio and ask Triton. Ready when a transcription would succeed."""
-    probe_key = secrets.token_urlsafe() if settings.api_keys or settings.api_keys_file else None
-
-    async def ask() -> int | None:
-        return await http_status(loopback(settings.host), settings.port, "/health", key=probe_key)
-
-    async def ready() -> bool:
-        return await ask() == 200
-
-    async def alive() -> bool:
-        return await ask() is not None
-
-    return ChildProcess(
-        name="gateway",
-        command=[sys.executable, "server.py"],
-        # It computes on the CPU alone; a CUDA context of its own would only take GPU memory.
-        environ={**environ, "CUDA_VISIBLE_DEVICES": "", **_keys(settings, probe_key)},
-        folder=ROOT,
-        ready=ready,
-        alive=alive,
-        grace_s=settings.stop_timeout_s + 5,
-    )
-
-
-def _keys(settings: Settings, probe_key: str | None) -> dict[str, str]:
-    """The supervisor has a key of its own, so that it can ask a `/health` that is closed to others."""
-    return {"API_KEYS": ",".join(filter(None, (settings.api_keys, probe_key)))} if probe_key else {}
-
-
-def triton_service(
-    settings: Settings, plan: Plan, run: RunFolder, environ: Mapping[str, str], mps_environ: Mapping[str, str]
-) -> ChildProcess:
-    """The `tritonserver` process. Raises `TritonNotFoundError`."""
-    installation = find_installation(run.triton)
-    host = loopback(settings.triton_host)
-
-    async def ready() -> bool:
-        statuses = [await http_status(host, settings.triton_http_port, path) for path in ready_paths()]
-        return all(status == 200 for status in statuses)
-
-    async def alive() -> bool:
-        return await http_status(host, settings.triton_http_port, "/v2/health/live") is not None
-
-    return ChildProcess(
-        name="tritonserver",
-        command=server_command(installation, settings, plan, run.model_repository, run.shm_prefix),
-        environ=server_environ(installation, plan, {**environ, "API_KEYS": ""}, mps_environ),  # none of its business
-        folder=ROOT,
-        ready=ready,
-        alive=alive,
-        prepare=run.remove_shared_memory,
-        grace_s=EXIT_TIMEOUT_S + 10,
-    )
 
 
 async def configure(run: RunFolder, environ: Mapping[str, str]) -> Plan:
@@ -110,17 +45,25 @@ async def configure(run: RunFolder, environ: Mapping[str, str]) -> Plan:
     return Plan.from_json(run.plan.read_text(encoding="utf-8"))
 
 
-async def local_services(settings: Settings, run: RunFolder, environ: Mapping[str, str]) -> list[Service]:
+async def make_units(settings: Settings, run: RunFolder, environ: Mapping[str, str]) -> list[Unit]:
     """Everything to start on this machine, in order. Raises `ServiceFailure` or `TritonNotFoundError`."""
-    if not settings.triton_is_local:
-        LOG.info("TRITON_URL=%s is another machine: only the gateway is started", settings.triton_url)
-        return [gateway_service(settings, environ)]
-    plan = await configure(run, environ)
-    gateway = gateway_service(settings, {**environ, **plan.gateway_environ()})
-    if not plan.mps.value:
-        return [triton_service(settings, plan, run, environ, {}), gateway]
-    daemon = MpsDaemon(run.mps, plan.gpu.value, environ)
-    return [MpsService(daemon), triton_service(settings, plan, run, environ, daemon.client_environ()), gateway]
+    sentinel = Path(settings.wedge_sentinel)
+    history, limit_s = History(sentinel), settings.startup_timeout_s
+    recogniser: Unit | None = None
+    if settings.starts_triton:
+        plan = await configure(run, environ)
+        # The gateway reaches the Triton that is started here, by whatever name TRITON_URL calls this machine.
+        address = f"{bracketed(loopback(settings.triton_host))}:{settings.triton_grpc_port}"
+        environ = {**environ, **plan.gateway_environ(), "TRITON_URL": address}
+        services = recogniser_services(settings, plan, run, environ)
+        recogniser = Unit(services, Journal(history, Sentinel(sentinel)), Restarts(), startup_timeout_s=limit_s)
+    else:
+        LOG.info("Triton is elsewhere, at %s: only the gateway is started", settings.triton_url)
+    if not settings.starts_gateway:
+        return [recogniser] if recogniser else []
+    services = gateway_services(settings, environ)
+    gateway = Unit(services, Journal(history), Restarts(), startup_timeout_s=limit_s, needs=recogniser)
+    return [recogniser, gateway] if recogniser else [gateway]
 
 
 async def serve(settings: Settings, run: RunFolder, environ: Mapping[str, str]) -> int:
@@ -131,27 +74,23 @@ async def serve(settings: Settings, run: RunFolder, environ: Mapping[str, str]) 
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGCHLD, reap_orphans)
     adopt_orphans()
-
-    def ready(seconds: float) -> None:
-        run.ready.write_text(f"{os.getpid()}\n")
-        LOG.info("everything is ready after %.1f s: http://%s:%d", seconds, loopback(settings.host), settings.port)
-
-    def unready() -> None:
-        run.ready.unlink(missing_ok=True)
-
-    unready()
-    services = await first_of(stop.wait(), local_services(settings, run, environ))
-    if not isinstance(services, list):
+    run.ready.unlink(missing_ok=True)
+    units = await first_of(stop.wait(), make_units(settings, run, environ))
+    if not isinstance(units, list):
         return 0
-    supervisor = Supervisor(
-        services,
-        startup_timeout_s=settings.startup_timeout_s,
-        restarts=Restarts(),
-        ready=ready,
-        unready=unready,
-    )
+    begin = time.monotonic()
+    port = settings.port if settings.starts_gateway else settings.triton_grpc_port
+    where = f"http://{bracketed(loopback(settings.host))}:{port}" if settings.starts_gateway else f"Triton, port {port}"
+
+    def changed(ready: bool) -> None:
+        if ready:
+            run.ready.write_text(f"{os.getpid()}\n")
+            LOG.info("everything is ready after %.1f s: %s", time.monotonic() - begin, where)
+        else:
+            run.ready.unlink(missing_ok=True)
+
     try:
-        return await supervisor.run(stop)
+        return await supervise(units, stop, changed)
     finally:
         run.remove_shared_memory()
 

@@ -29,6 +29,11 @@ def _setting(default: Any, help_text: str, **limits: Any) -> Any:
 class Settings:
     """The service's settings. Field `port` is read from the environment variable `PORT`, and so on."""
 
+    role: str = _setting(
+        "all",
+        "What is started here: `all`, or of the two containers `triton` or `gateway`.",
+        choices=("all", "triton", "gateway"),
+    )
     host: str = _setting("0.0.0.0", "Address the gateway listens on.")  # noqa: S104  a container serves outside
     port: int = _setting(8002, "Port of the HTTP API.", minimum=1, maximum=65535)
     gateway_workers: int = _setting(4, "Gateway processes.", minimum=1, maximum=64)
@@ -73,12 +78,22 @@ class Settings:
         20, "Time that an upload may fall behind `MIN_UPLOAD_KIB_S`.", minimum=1, maximum=3600
     )
     min_upload_kib_s: int = _setting(4, "Slowest upload accepted, in KiB/s.", minimum=1, maximum=1048576)
+    execute_limit_s: int = _setting(
+        AUTO,
+        "Time that one batch may take, or `auto`; a recogniser that takes longer is restarted.",
+        minimum=1,
+        maximum=3600,
+        auto=True,
+    )
     startup_timeout_s: int = _setting(300, "Time the service may take to become ready.", minimum=10, maximum=7200)
     stop_timeout_s: int = _setting(
         20, "Time requests in flight may take when the service stops.", minimum=0, maximum=3600
     )
     run_dir: str = _setting("run", "Folder for the rendered model repository, locks and logs.")
-    wedge_sentinel: str = _setting("/tmp/parakeet_wedged", "File that a wedged recogniser leaves.")  # noqa: S108
+    wedge_sentinel: str = _setting(
+        "/tmp/parakeet_wedged",  # noqa: S108
+        "File that is there while a failed recogniser recovers; its history lies beside it.",
+    )
     log_level: str = _setting("info", "Log level.", choices=("debug", "info", "warning", "error"))
     log_format: str = _setting("text", "Log lines: `text`, or `json` objects.", choices=("text", "json"))
     api_keys: str = _setting("", "Keys that may use the API, comma separated; empty means everybody may.", secret=True)
@@ -112,6 +127,16 @@ class Settings:
         """Whether `triton_url` names this machine, so that a Triton is started here."""
         host = self.triton_url.rpartition(":")[0].strip("[]")
         return host in ("localhost", "::1", self.triton_host) or host.startswith("127.")
+
+    @property
+    def starts_triton(self) -> bool:
+        """Whether a Triton is started here: the one that `triton_url` names, or this is its container."""
+        return self.role == "triton" or (self.role == "all" and self.triton_is_local)
+
+    @property
+    def starts_gateway(self) -> bool:
+        """Whether the gateway is started here."""
+        return self.role != "triton"
 
 
 def describe() -> list[tuple[str, str, str]]:

@@ -1,4 +1,4 @@
-"""Services started in order, watched, restarted together when one fails, and stopped in reverse order.
+"""Units of recovery: services started in order, watched, restarted together when one fails, and stopped in reverse.
 
 It knows neither Triton nor MPS nor HTTP: a service is anything that can start, become ready, fail and stop.
 """
@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NoReturn, Protocol, TypeVar
 
 from parakeet_mps.process import ServiceFailure
+from parakeet_mps.wedge import Journal
 
 LOG = logging.getLogger("supervisor")
 
@@ -41,14 +42,17 @@ class Service(Protocol):
         """Return when it no longer serves, with the reason."""
 
     async def stop(self) -> None:
-        """Stop it and all it started; does nothing when it is not running."""
+        """Stop it and all it started, letting it finish its work; does nothing when it is not running."""
+
+    async def abort(self) -> None:
+        """End it and all it started at once, since it or another of its unit failed."""
 
     def log_tail(self) -> str:
         """Return the last lines that it wrote."""
 
 
 class Restarts:
-    """The allowance of restarts: delays of 1, 2, 4 ... seconds, and an end after `most` within `window_s`."""
+    """The allowance of restarts: one at once, then after 1, 2, 4 ... s, and an end after `most` within `window_s`."""
 
     def __init__(
         self, most: int = MOST_RESTARTS, window_s: float = RESTART_WINDOW_S, first_delay_s: float = FIRST_DELAY_S
@@ -63,39 +67,49 @@ class Restarts:
         if len(self._times) >= self._most:
             return None
         self._times.append(now_s)
-        return self._first_delay_s * 2.0 ** (len(self._times) - 1)
+        repeats = len(self._times) - 1
+        return self._first_delay_s * 2.0 ** (repeats - 1) if repeats else 0.0
 
     def __str__(self) -> str:
         return f"it failed again after {self._most} restarts within {self._window_s:g} s"
 
 
-class Supervisor:
-    """Runs `services`. `ready` is called each time all of them are ready, `unready` whenever that ends."""
+class Unit:
+    """Runs `services`, which are restarted together; other units go on meanwhile.
+
+    The time to become ready counts from when the unit that it `needs` is ready. `changed` is called when it becomes
+    ready or ceases to be. What happens to it is noted in `journal`.
+    """
 
     def __init__(
         self,
         services: Sequence[Service],
+        journal: Journal,
+        restarts: Restarts,
         *,
         startup_timeout_s: float,
-        restarts: Restarts,
-        ready: Callable[[float], None] = lambda _: None,
-        unready: Callable[[], None] = lambda: None,
+        needs: Unit | None = None,
     ) -> None:
+        self.ready = asyncio.Event()
+        self.changed: Callable[[], None] = lambda: None
         self._services = services
+        self._names = ", ".join(service.name for service in services)
         self._startup_timeout_s = startup_timeout_s
-        self._restarts = restarts
-        self._ready, self._unready = ready, unready
+        self._journal, self._restarts = journal, restarts
+        self._needs = needs
         self._ever_ready = False
 
     async def run(self, stop: asyncio.Event) -> int:
         """Run until `stop` is set (returns 0) or a failure that restarting does not mend (returns 1)."""
+        self._journal.clear_leftover()
         while (failure := await self._serve(stop)) is not None:
-            LOG.error("%s%s", failure, f"; its last lines:\n{failure.tail}" if failure.tail else "")
             delay_s = self._restarts.next_delay_s(time.monotonic()) if self._ever_ready else None
             if delay_s is None:
-                LOG.error("giving up: %s", self._restarts if self._ever_ready else "the service never became ready")
+                why = str(self._restarts) if self._ever_ready else "the service never became ready"
+                LOG.error("giving up: %s", why)
+                self._journal.gave_up(failure.name, f"{failure.what}; {why}")
                 return 1
-            LOG.warning("restarting everything in %g s", delay_s)
+            LOG.warning("restarting %s in %g s", self._names, delay_s)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), delay_s)
         return 0
@@ -104,13 +118,22 @@ class Supervisor:
         """Run all services once; return what failed, or None when `stop` was set. Nothing runs afterwards."""
         if stop.is_set():
             return None
+        failure: ServiceFailure | None = None
         try:
-            return await first_of(_stopped(stop), self._start_and_watch())
-        except ServiceFailure as failure:
-            return failure
+            failure = await first_of(_stopped(stop), self._start_and_watch())
+        except ServiceFailure as raised:
+            failure = raised
         finally:
-            self._unready()
-            await self._stop_all()
+            self._set_ready(False)
+            if failure:
+                self._note(failure)
+            await self._end_all(at_once=failure is not None)
+        return failure
+
+    def _note(self, failure: ServiceFailure) -> None:
+        if self._ever_ready:
+            self._journal.failed(failure.name, failure.what)
+        LOG.error("%s%s", failure, f"; its last lines:\n{failure.tail}" if failure.tail else "")
 
     async def _start_and_watch(self) -> ServiceFailure:
         begin = time.monotonic()
@@ -121,6 +144,8 @@ class Supervisor:
 
     async def _become_ready(self, begin: float) -> NoReturn:
         """Wait for all services, which load side by side, and report; then wait to be cancelled."""
+        if self._needs:
+            await self._needs.ready.wait()
         waiting = {service.name for service in self._services}
         try:
             async with asyncio.timeout(self._startup_timeout_s):
@@ -128,7 +153,10 @@ class Supervisor:
         except TimeoutError:
             raise self._late(waiting) from None
         self._ever_ready = True
-        self._ready(time.monotonic() - begin)
+        seconds = self._journal.recovered()
+        if seconds is not None:
+            LOG.warning("recovered %.1f s after the failure: %s", seconds, self._names)
+        self._set_ready(True)
         await asyncio.Event().wait()
         raise AssertionError("nobody sets this event")
 
@@ -139,15 +167,50 @@ class Supervisor:
 
     def _late(self, waiting: set[str]) -> ServiceFailure:
         late = [service for service in self._services if service.name in waiting]
-        tails = "\n".join(service.log_tail() for service in late)
+        tails = "\n".join(filter(None, (service.log_tail() for service in late)))
         names = " and ".join(service.name for service in late)
         return ServiceFailure(names, f"not ready within STARTUP_TIMEOUT_S={self._startup_timeout_s:g} s", tails)
 
-    async def _stop_all(self) -> None:
+    def _set_ready(self, ready: bool) -> None:
+        if ready:
+            self.ready.set()
+        else:
+            self.ready.clear()
+        self.changed()
+
+    async def _end_all(self, *, at_once: bool) -> None:
         for service in reversed(self._services):
             begin = time.monotonic()
-            await service.stop()
+            await (service.abort() if at_once else service.stop())
             LOG.info("%s stopped in %.1f s", service.name, time.monotonic() - begin)
+
+
+async def supervise(
+    units: Sequence[Unit], stop: asyncio.Event, changed: Callable[[bool], None] = lambda _: None
+) -> int:
+    """Run all `units` until `stop` is set or one of them gives up, then stop them in reverse order.
+
+    `changed` is called with whether all units are ready. Returns the exit status: 1 when one gave up.
+    """
+
+    def look() -> None:
+        changed(all(unit.ready.is_set() for unit in units))
+
+    for unit in units:
+        unit.changed = look
+    if stop.is_set():
+        return 0
+    stops = [asyncio.Event() for _ in units]
+    runs = [asyncio.create_task(unit.run(event)) for unit, event in zip(units, stops, strict=True)]
+    stopped = asyncio.create_task(_stopped(stop))
+    try:
+        await asyncio.wait([stopped, *runs], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()
+        for event, run in reversed(list(zip(stops, runs, strict=True))):
+            event.set()
+            await asyncio.wait([run])
+    return max(run.result() for run in runs)
 
 
 async def first_of(*waits: Awaitable[T]) -> T:

@@ -85,6 +85,7 @@ def service(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         **os.environ,
         "MODEL": str(checkpoint),
         "RUN_DIR": str(folder / "run"),
+        "WEDGE_SENTINEL": str(folder / "wedged"),
         "HOST": "127.0.0.1",
         "PORT": str(http),
         "TRITON_URL": f"127.0.0.1:{grpc}",

@@ -17,8 +17,8 @@ from parakeet_mps.api_keys import ApiKeys
 from parakeet_mps.gateway.app import create_app
 from parakeet_mps.http_probe import http_status
 from parakeet_mps.logs import JsonFormatter
-from parakeet_mps.service import gateway_service
 from parakeet_mps.settings import SettingError, Settings
+from parakeet_mps.units import gateway_service
 from recordings import speech
 
 KEY, OTHER = "sk-first-7c1f", "sk-second-90ab"

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,3 +131,42 @@ def test_the_probe_reads_this_machine(tmp_path: Path) -> None:
     assert hardware.memory_mb > 100
     assert not hardware.gpus
     assert not hardware.mps_control
+
+
+def test_the_driver_adds_the_multiprocessors_by_uuid(tmp_path: Path) -> None:
+    uuid = "00112233-4455-6677-8899-aabbccddeeff"
+    environ = nvidia_smi(tmp_path, f'echo "0, GPU-{uuid}, H200, 143771, Default"; echo "1, GPU-other, A, 1, Default"')
+    gpus = probe(environ, driver=lambda: FakeDriver(bytes.fromhex(uuid.replace("-", "")))).gpus
+    assert [gpu.multiprocessors for gpu in gpus] == [132, 0]
+
+
+@pytest.mark.parametrize("driver", [None, object()])
+def test_without_a_working_driver_nobody_knows_the_multiprocessors(tmp_path: Path, driver: object) -> None:
+    environ = nvidia_smi(tmp_path, 'echo "0, GPU-1, H200, 143771, Default"')
+    assert [gpu.multiprocessors for gpu in probe(environ, driver=lambda: driver).gpus] == [0]
+
+
+class FakeDriver:
+    """One GPU of 132 multiprocessors, behind the C interface: results go where the pointers show."""
+
+    def __init__(self, uuid: bytes) -> None:
+        self._uuid = uuid
+
+    def cuInit(self, flags: int) -> int:  # noqa: N802  the driver's names
+        return 0
+
+    def cuDeviceGetCount(self, count: Any) -> int:  # noqa: N802
+        count._obj.value = 1
+        return 0
+
+    def cuDeviceGet(self, device: Any, ordinal: int) -> int:  # noqa: N802
+        device._obj.value = ordinal
+        return 0
+
+    def cuDeviceGetUuid(self, uuid: Any, device: Any) -> int:  # noqa: N802
+        uuid._obj[:] = self._uuid
+        return 0
+
+    def cuDeviceGetAttribute(self, value: Any, attribute: int, device: Any) -> int:  # noqa: N802
+        value._obj.value = {16: 132}[attribute]
+        return 0

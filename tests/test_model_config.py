@@ -12,7 +12,7 @@ from parakeet_mps.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 DEFAULT = make_plan(Settings(), Hardware(cpu_cores=2, memory_mb=8192, shm_mb=1024))
-IN_GIT = Locations("models/demo.nemo", ".", "run/load.lock")
+IN_GIT = Locations("models/demo.nemo", ".", "run/load.lock", "run/heartbeats")
 
 
 def parsed(plan: Plan, locations: Locations = IN_GIT) -> model_config_pb2.ModelConfig:
@@ -20,7 +20,7 @@ def parsed(plan: Plan, locations: Locations = IN_GIT) -> model_config_pb2.ModelC
 
 
 def gpu_plan() -> Plan:
-    gpu = Gpu(0, "GPU-1", "NVIDIA H200", 143771, "Default")
+    gpu = Gpu(0, "GPU-1", "NVIDIA H200", 143771, "Default", 132)
     return make_plan(Settings(), Hardware(16, 131072, 65536, (gpu,), mps_control=True))
 
 
@@ -64,7 +64,7 @@ def test_instances_are_placed_on_the_chosen_device() -> None:
 
 
 def test_the_model_gets_its_parameters_as_text() -> None:
-    config = parsed(gpu_plan(), Locations('/models/a "b" \\ é.nemo', "/app", "/run/load.lock"))
+    config = parsed(gpu_plan(), Locations('/models/a "b" \\ é.nemo', "/app", "/run/load.lock", "/run/heartbeats"))
     values = {key: value.string_value for key, value in config.parameters.items()}
     assert values == {
         "model_path": '/models/a "b" \\ é.nemo',
@@ -72,14 +72,17 @@ def test_the_model_gets_its_parameters_as_text() -> None:
         "device": "cuda",
         "torch_threads": "1",
         "active_thread_percentage": "25",
+        "multiprocessors": "132",
+        "memory_limit_mb": str((143771 - 2048) // 4),
         "load_lock": "/run/load.lock",
+        "heartbeats": "/run/heartbeats",
     }
 
 
 @pytest.mark.parametrize("value", ["${MODEL}", "$(pwd)/x", "{{ model }}", "<MODEL_PATH>", "a\nb"])
 def test_a_leftover_placeholder_or_control_character_is_an_error(value: str) -> None:
     with pytest.raises(ConfigError, match="string_value"):
-        recogniser_config(DEFAULT, Locations(value, "/app", "/lock")).render()
+        recogniser_config(DEFAULT, Locations(value, "/app", "/lock", "/beats")).render()
 
 
 def test_a_boolean_must_be_written_as_a_word() -> None:

@@ -10,7 +10,7 @@ LAPTOP = Hardware(cpu_cores=2, memory_mb=8192, shm_mb=4096)
 
 
 def gpu_machine(memory_mb: int = 143771, gpus: int = 1, mps_control: bool = True, mode: str = "Default") -> Hardware:
-    cards = tuple(Gpu(i, f"GPU-{i}", "NVIDIA H200", memory_mb, mode) for i in range(gpus))
+    cards = tuple(Gpu(i, f"GPU-{i}", "NVIDIA H200", memory_mb, mode, 132) for i in range(gpus))
     return Hardware(cpu_cores=16, memory_mb=131072, shm_mb=65536, gpus=cards, mps_control=mps_control)
 
 
@@ -30,6 +30,7 @@ def gpu_machine(memory_mb: int = 143771, gpus: int = 1, mps_control: bool = True
         (gpu_machine(), Settings(mps="off"), "cuda", 1, 100, False, 1),
         (gpu_machine(), Settings(mps="off", mps_instance_count=4), "cuda", 4, 100, False, 1),
         (gpu_machine(mps_control=False), Settings(), "cuda", 1, 100, False, 1),
+        (gpu_machine(mode="Exclusive_Process"), Settings(mps_instance_count=1), "cuda", 1, 100, True, 1),
     ],
 )
 def test_given_this_machine_choose_that(
@@ -68,6 +69,9 @@ def test_small_shared_memory_shrinks_the_regions_and_says_what_to_do() -> None:
         (LAPTOP, Settings(mps="on"), "no NVIDIA GPU"),
         (gpu_machine(mps_control=False), Settings(mps="on"), "nvidia-cuda-mps-control"),
         (gpu_machine(mode="Prohibited"), Settings(), "CUDA_VISIBLE_DEVICES"),
+        (gpu_machine(mode="Exclusive_Process"), Settings(mps="off"), "they need CUDA MPS, but MPS='off'"),
+        (gpu_machine(mode="Exclusive_Process", mps_control=False), Settings(), "is not on the PATH"),
+        (gpu_machine(memory_mb=24576), Settings(mps_instance_count=4), "MPS_INSTANCE_COUNT=4 .* use at most 3"),
     ],
 )
 def test_what_the_machine_cannot_do_is_refused(hardware: Hardware, settings: Settings, says: str) -> None:
@@ -102,3 +106,32 @@ def test_long_recordings_leave_room_for_other_requests(
     plan = make_plan(settings, hardware)
     assert plan.gateway_environ() == {"PIECE_S": str(piece_s), "PIECES_IN_FLIGHT": str(in_flight)}
     assert Settings.from_env(plan.gateway_environ()).piece_s == piece_s
+
+
+def test_under_mps_each_recogniser_gets_an_equal_part_of_the_memory_and_verifies_its_multiprocessors() -> None:
+    plan = make_plan(Settings(), gpu_machine())
+    assert plan.memory_limit_mb.value == (143771 - 2048) // 4
+    assert plan.multiprocessors.value == 132
+    assert make_plan(Settings(mps="off"), gpu_machine()).memory_limit_mb.value == 0
+
+
+def test_the_size_of_the_checkpoint_and_of_the_largest_batch_decide_how_many_fit() -> None:
+    card = gpu_machine(memory_mb=24576)
+    assert make_plan(Settings(), card).instances.value == 3
+    assert make_plan(Settings(), card, weights_mb=5000).instances.value == 2
+    assert make_plan(Settings(max_batch_size=4), card).instances.value == 4
+    assert "weights 2400" in make_plan(Settings(), card).instances.reason
+
+
+def test_a_gpu_too_small_for_the_largest_batch_is_used_and_the_reason_warns() -> None:
+    choice = make_plan(Settings(), gpu_machine(memory_mb=8192)).instances
+    assert choice.value == 1
+    assert "MAX_BATCH_SIZE" in choice.reason
+
+
+@pytest.mark.parametrize(
+    ("hardware", "settings", "limit_s"),
+    [(LAPTOP, Settings(), 600), (gpu_machine(), Settings(), 30), (gpu_machine(), Settings(execute_limit_s=5), 5)],
+)
+def test_a_batch_may_take_as_long_as_the_device_needs(hardware: Hardware, settings: Settings, limit_s: int) -> None:
+    assert make_plan(settings, hardware).execute_limit_s.value == limit_s

@@ -22,6 +22,12 @@ def test_a_remote_triton_adds_none() -> None:
     assert [port.variable for port in listening_ports(Settings(triton_url="triton:8001"))] == ["PORT"]
 
 
+def test_each_role_has_the_ports_of_what_it_starts() -> None:
+    assert [port.number for port in listening_ports(Settings(role="gateway"))] == [8002]
+    remote = Settings(role="triton", triton_url="triton:9001")
+    assert [port.number for port in listening_ports(remote)] == [9001, 8000, 8003]
+
+
 def test_free_ports_are_accepted() -> None:
     check_ports([Port("PORT", "127.0.0.1", free_port())])
 

@@ -19,5 +19,9 @@ def test_only_this_services_shared_memory_is_removed(tmp_path: Path) -> None:
     run, other = RunFolder(tmp_path / "a", tmp_path), RunFolder(tmp_path / "b", tmp_path)
     for name in (f"{run.shm_prefix}1", f"{run.shm_prefix}2", f"{other.shm_prefix}1", "someone_elses"):
         (tmp_path / name).touch()
+    (tmp_path / f"{run.triton_shm_prefix}3").touch()
+    run.remove_triton_memory()
+    assert not (tmp_path / f"{run.triton_shm_prefix}3").exists()
+    assert (tmp_path / f"{run.shm_prefix}1").exists()
     run.remove_shared_memory()
     assert {file.name for file in tmp_path.iterdir()} == {f"{other.shm_prefix}1", "someone_elses"}

@@ -11,7 +11,6 @@ from parakeet_mps.hardware import Gpu, Hardware
 from parakeet_mps.plan import Plan, make_plan
 from parakeet_mps.process import ChildProcess
 from parakeet_mps.run_folder import RunFolder
-from parakeet_mps.service import triton_service
 from parakeet_mps.settings import Settings
 from parakeet_mps.triton_server import (
     TritonInstallation,
@@ -20,6 +19,7 @@ from parakeet_mps.triton_server import (
     server_command,
     server_environ,
 )
+from parakeet_mps.units import triton_service
 from processes import free_port
 
 PLAN = make_plan(Settings(), Hardware(cpu_cores=2, memory_mb=8192, shm_mb=1024))
@@ -119,7 +119,7 @@ def real_triton(tmp_path: Path) -> ChildProcess:
 def test_a_real_triton_runs_models_in_this_virtual_environment_and_leaves_nothing(
     real_triton: ChildProcess, tmp_path: Path
 ) -> None:
-    prefix = RunFolder(tmp_path / "run").shm_prefix
+    prefix = RunFolder(tmp_path / "run").triton_shm_prefix
     url = next(flag for flag in real_triton.command if flag.startswith("--grpc-port="))
     answers: list[str] = []
 

@@ -14,6 +14,7 @@ from parakeet_mps.contract import SAMPLE_RATE_HZ, Recognition
 from parakeet_mps.errors import DeadlineError, ServiceError
 from parakeet_mps.gateway.draining import Drain
 from parakeet_mps.gateway.transcriber import Transcriber
+from parakeet_mps.wedge import Sentinel
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class Health:
 
     def __init__(self, transcriber: Transcriber, sentinel: Path, drain: Drain) -> None:
         self._transcriber = transcriber
-        self._sentinel = sentinel
+        self._sentinel = Sentinel(sentinel)
         self._drain = drain
         self._lock = asyncio.Lock()
         self._verdict = Verdict()
@@ -62,8 +63,8 @@ class Health:
         """Return the verdict, at most `CACHE_S` old; drain and sentinel are looked at every time."""
         if self._drain.draining:
             return Verdict("draining", "this server is stopping")
-        if self._sentinel.exists():
-            return Verdict("wedge_sentinel", "a recogniser is wedged; recovery is under way")
+        if wedge := self._sentinel.read():
+            return Verdict("wedge_sentinel", f"{wedge.who} {wedge.why}; recovery is under way since {wedge.at}")
         async with self._lock:
             if time.monotonic() - self._judged_at >= CACHE_S:
                 self._verdict = await self._judge()

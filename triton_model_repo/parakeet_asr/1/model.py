@@ -7,6 +7,7 @@ import locale
 import logging
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,26 +25,33 @@ class TritonPythonModel:
         # Triton's stub keeps the C locale and ignores PYTHONPATH, but PyTorch reads sources that are UTF-8.
         locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
         sys.path.insert(0, settings["package_path"])
-        # CUDA MPS reads the percentage at the first CUDA call.
-        os.environ["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = settings["active_thread_percentage"]
+        from parakeet_mps import contract, heartbeat, partition
 
-        from parakeet_mps import contract
+        self._heartbeat = heartbeat.Heartbeat(Path(settings["heartbeats"]), args["model_instance_name"])
+        os.environ.update(partition.client_environ(settings))  # before the first CUDA call
+        if settings["device"] == "cuda":
+            partition.check_partition(settings, torch.cuda.get_device_properties(0).multi_processor_count)
+
+        from parakeet_mps.device_probe import device_probe
         from parakeet_mps.engine.lock import loading_turn
         from parakeet_mps.engine.recognizer import Recognizer
         from parakeet_mps.engine.utterance import UtteranceError
 
         self._contract, self._utterance_error = contract, UtteranceError
         with loading_turn(settings["load_lock"]):
-            self._recognizer = Recognizer.load(
-                settings["model_path"],
-                settings["device"],
-                threads=int(settings["torch_threads"]),
-            )
+            threads = int(settings["torch_threads"])
+            self._recognizer = Recognizer.load(settings["model_path"], settings["device"], threads=threads)
+        self._heartbeat.serve(device_probe(settings["device"]))
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """Return one response per request: the recognition, or an error that is this request's alone."""
-        outcomes = self._recognize([self._utterance(item) for item in requests], [self._hotwords(i) for i in requests])
-        return [self._respond(outcome) for outcome in outcomes]
+        with self._heartbeat.busy():
+            audio, phrases = [self._utterance(item) for item in requests], [self._hotwords(item) for item in requests]
+            return [self._respond(outcome) for outcome in self._recognize(audio, phrases)]
+
+    def finalize(self) -> None:
+        """Stop the heartbeat before the interpreter ends."""
+        self._heartbeat.stop()
 
     def _utterance(self, request: Any) -> Any:
         audio = pb_utils.get_input_tensor_by_name(request, self._contract.AUDIO_INPUT)
@@ -60,9 +68,9 @@ class TritonPythonModel:
         try:
             return self._recognizer.recognize(utterances, hotwords)
         except Exception as error:  # a batch must not fail because of one of its members
-            if len(utterances) == 1:
+            if not self._heartbeat.check() or len(utterances) == 1:
                 logging.getLogger(__name__).exception("recognition failed")
-                return [error]
+                return [error] * len(utterances)
         pairs = zip(utterances, hotwords, strict=True)
         return [outcome for utterance, phrases in pairs for outcome in self._recognize([utterance], [phrases])]
 
@@ -75,4 +83,5 @@ class TritonPythonModel:
         if isinstance(outcome, self._utterance_error):
             message = f"{self._contract.BAD_UTTERANCE}{outcome}"
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(message, pb_utils.TritonError.INVALID_ARG))
-        return pb_utils.InferenceResponse(error=pb_utils.TritonError("recognition failed; see the server's log"))
+        message = "recognition failed; see the log" if self._heartbeat.healthy else "the recogniser is not healthy"
+        return pb_utils.InferenceResponse(error=pb_utils.TritonError(message))

@@ -1,0 +1,109 @@
+"""The watch over the recognisers' processes, which Triton neither restarts nor reports: dead, stopped, stuck or broken.
+
+Triton's own health stays good when one of its Python stubs dies or hangs, and the dead instance goes on getting its
+share of the requests. So each process beats (`heartbeat`), and here somebody listens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from parakeet_mps.heartbeat import STACK_SIGNAL, Pulse, read_pulses
+from parakeet_mps.process import ServiceFailure
+from parakeet_mps.process_state import find_end, is_stopped
+
+POLL_S = 0.2
+BEAT_LIMIT_S = 15.0
+"""A beat comes each second, after a probe that gets 10 s. Later ones mean that the process cannot run Python at all."""
+
+RELEASE_LIMIT_S = 5.0
+"""Time that CUDA MPS gets to let go of its clients. Recovery goes on without it: the daemon itself may be broken."""
+
+_PAUSE_S = 2.0
+"""When this watch itself did not run for so long, the machine or the container was frozen, and the recognisers too."""
+
+_STACK_S = 0.2
+
+
+class InstanceWatch:
+    """Watches `count` recognisers that beat in `folder`, as a supervised service that follows `tritonserver`.
+
+    `execute_limit_s` bounds one batch. `release` blocks until CUDA MPS has let go of the processes, before those are
+    killed. https://docs.nvidia.com/deploy/mps/index.html#terminating-mps-clients
+    """
+
+    name = "recogniser watch"
+
+    def __init__(
+        self,
+        folder: Path,
+        count: int,
+        execute_limit_s: float,
+        *,
+        beat_limit_s: float = BEAT_LIMIT_S,
+        release: Callable[[], None] = lambda: None,
+        poll_s: float = POLL_S,
+    ) -> None:
+        self._folder, self._count = folder, count
+        self._execute_limit_s, self._beat_limit_s = execute_limit_s, beat_limit_s
+        self._release, self._poll_s = release, poll_s
+        self._stuck: int | None = None
+
+    async def start(self) -> None:
+        """Do nothing: Triton starts the recognisers."""
+
+    async def wait_ready(self) -> None:
+        """Return when all recognisers are loaded and beat."""
+        while sum(pulse.serving for pulse in read_pulses(self._folder)) < self._count:
+            await asyncio.sleep(self._poll_s)
+
+    async def wait_failed(self) -> ServiceFailure:
+        """Return which recogniser does not serve any more, and why."""
+        looked = awake_since = time.monotonic()
+        while True:
+            now = time.monotonic()
+            if now - looked > _PAUSE_S:
+                awake_since = now
+            looked = now
+            for pulse in read_pulses(self._folder):
+                if why := self._find_end(pulse) or self._find_wedge(pulse, now, awake_since):
+                    return ServiceFailure(f"{pulse.name} (process {pulse.pid})", why)
+            await asyncio.sleep(self._poll_s)
+
+    async def stop(self) -> None:
+        """Do nothing: Triton ends the recognisers."""
+
+    async def abort(self) -> None:
+        """Have a stuck recogniser log where it is, and CUDA MPS let go of all of them."""
+        if self._stuck is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self._stuck, STACK_SIGNAL)
+            await asyncio.sleep(_STACK_S)
+            self._stuck = None
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.to_thread(self._release), RELEASE_LIMIT_S)
+
+    def log_tail(self) -> str:
+        """Return nothing: what the recognisers write is in Triton's log."""
+        return ""
+
+    def _find_end(self, pulse: Pulse) -> str | None:
+        if pulse.fault:
+            return f"reports {pulse.fault}"
+        return find_end(pulse.pid) or ("was stopped by a signal" if is_stopped(pulse.pid) else None)
+
+    def _find_wedge(self, pulse: Pulse, now: float, awake_since: float) -> str | None:
+        if pulse.busy_since and now - max(pulse.busy_since, awake_since) > self._execute_limit_s:
+            why = f"has been busy with one batch for more than EXECUTE_LIMIT_S={self._execute_limit_s:g} s"
+        # While it loads, nothing but the time to become ready is limited.
+        elif pulse.serving and now - max(pulse.beat, awake_since) > self._beat_limit_s:
+            why = f"gave no sign of life for {self._beat_limit_s:g} s"
+        else:
+            return None
+        self._stuck = pulse.pid
+        return why
