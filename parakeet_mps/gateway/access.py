@@ -49,10 +49,11 @@ class _Exchange:
     def __init__(self, scope: Scope, send: Send) -> None:
         self._scope = scope
         self._send = send
+        self._is_work = endpoints.is_work(scope["method"], scope["path"])
         self._account = open_account(_request_id(Headers(scope=scope).get("x-request-id")))
 
     async def run(self, app: ASGIApp, receive: Receive, metrics: Metrics) -> None:
-        metrics.began()
+        metrics.began(is_work=self._is_work)
         try:
             await app(self._scope, self._receive_timing(receive, metrics), self._send_noting)
         except asyncio.CancelledError:
@@ -66,12 +67,12 @@ class _Exchange:
         account = self._account
         status = CLIENT_LEFT if account.client_left else account.status or _NO_ANSWER
         reason = (account.reason or str(status)) if account.outcome is Outcome.REFUSED else ""
-        metrics.ended(self._endpoint, status, account.seconds, account.outcome, reason)
+        metrics.ended(account, self._endpoint, status, reason, is_work=self._is_work)
         _log_line(account, self._method, self._endpoint, status, reason)
 
     def _receive_timing(self, receive: Receive, metrics: Metrics) -> Receive:
         """Return `receive`; notes how long the body of a transcription takes to come in."""
-        if not endpoints.is_work(self._scope["method"], self._scope["path"]):
+        if not self._is_work:
             return receive
 
         async def receive_timing() -> Message:

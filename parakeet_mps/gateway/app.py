@@ -24,6 +24,7 @@ from parakeet_mps.gateway.metrics import Metrics
 from parakeet_mps.gateway.metrics_page import MetricsPage
 from parakeet_mps.gateway.retrying import RetryingTranscriber
 from parakeet_mps.gateway.routes import Routes
+from parakeet_mps.gateway.service_state import ServiceState
 from parakeet_mps.gateway.transcriber import Transcriber
 from parakeet_mps.gateway.triton_page import TritonPage
 from parakeet_mps.gateway.upload_limit import UploadLimit
@@ -73,8 +74,8 @@ def create_app(
     )
     failures.install(app)
     documentation.install(app, open_paths(settings) if keys.required else None)
-    retrying = RetryingTranscriber(transcriber, recovering=sentinel.exists)
+    retrying = RetryingTranscriber(transcriber, sentinel.exists, metrics.retried)
     recogniser = UploadRecogniser(decoder, retrying, health, metrics, Limits.of(settings))
-    page = MetricsPage(metrics, triton=TritonPage.of(settings))
+    page = MetricsPage(metrics, [ServiceState(settings)], TritonPage.of(settings))
     app.include_router(Routes(recogniser, health, metrics, page).router())
     return app

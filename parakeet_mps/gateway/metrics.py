@@ -16,9 +16,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summ
 
 from parakeet_mps import errors
 from parakeet_mps.gateway import account
-from parakeet_mps.gateway.account import Outcome
+from parakeet_mps.gateway.account import Account, Outcome
 from parakeet_mps.gateway.catalogue import MODEL_ID
-from parakeet_mps.gateway.endpoints import WORK
 from parakeet_mps.gateway.latency_window import LatencyWindow
 from parakeet_mps.gateway.stopwatch import Stopwatch
 
@@ -56,9 +55,18 @@ class Metrics:
             ("outcome", "reason"),
             registry=registry,
         )
+        self._transcriptions = Counter(
+            "parakeet_transcriptions",
+            "How requests for a transcription ended, as in parakeet_outcomes_total.",
+            ("outcome", "reason"),
+            registry=registry,
+        )
         for outcome, reason in _foreseen_outcomes():  # a series that begins above zero hides its first events
-            self._outcomes.labels(outcome, reason)
+            self._transcriptions.labels(outcome, reason)
         self._in_flight = _gauge("parakeet_requests_in_flight", "HTTP requests being answered.", registry)
+        self._work_in_flight = _gauge(
+            "parakeet_transcriptions_in_flight", "Requests for a transcription being answered.", registry
+        )
         self._workers = _gauge("parakeet_gateway_workers", "Gateway processes that run.", registry)
 
     def _time_requests(self, registry: CollectorRegistry) -> None:
@@ -114,19 +122,25 @@ class Metrics:
         for transport in TRANSPORTS:
             self._sent.labels(transport)
 
-    def began(self) -> None:
-        """Count a request in."""
+    def began(self, *, is_work: bool) -> None:
+        """Count a request in; `is_work` when it asks for a transcription."""
         self._accepted.inc()
         self._in_flight.inc()
+        if is_work:
+            self._work_in_flight.inc()
 
-    def ended(self, endpoint: str, status: int, seconds: float, outcome: str, reason: str) -> None:
+    def ended(self, request: Account, endpoint: str, status: int, reason: str, *, is_work: bool) -> None:
         """Count a request out."""
+        seconds, outcome = request.seconds, request.outcome
         self._in_flight.dec()
         self._outcomes.labels(outcome, reason).inc()
         self._requests.labels(endpoint, str(status)).inc()
         self._durations.labels(endpoint, outcome).observe(seconds)
-        if endpoint in WORK and outcome == Outcome.ANSWERED:
-            self._answered(seconds, account.current().audio_s)
+        if is_work:
+            self._work_in_flight.dec()
+            self._transcriptions.labels(outcome, reason).inc()
+            if outcome is Outcome.ANSWERED:
+                self._answered(seconds, request.audio_s)
 
     def _answered(self, seconds: float, audio_s: float) -> None:
         self.window.observe(seconds)
