@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import os
 from pathlib import Path
+
+COLLECTED_WITHIN_S = 2.0
+"""Whoever started a process collects it well within this time after its end."""
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
@@ -17,16 +21,33 @@ def adopt_orphans() -> None:
 
 
 def reap_orphans() -> None:
-    """Collect ended processes that this one adopted; call it on SIGCHLD.
+    """Collect ended processes that this one adopted; call it on SIGCHLD, from the event loop.
 
     An adopted process belongs to a session that one of this process's children leads. The children themselves, and
-    commands that share this session, are collected by whoever started them and must keep their exit status.
+    commands that share this session, are collected by whoever started them and must keep their exit status. One that
+    leads a session and is not collected soon is nobody's child: a daemon whose parent ended.
     """
     session = os.getsid(0)
     for pid in _children():
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             if os.getsid(pid) not in (session, pid):
                 os.waitpid(pid, os.WNOHANG)
+            elif os.getsid(pid) == pid and _has_ended(pid):
+                asyncio.get_running_loop().call_later(COLLECTED_WITHIN_S, _reap, pid)
+
+
+def _reap(pid: int) -> None:
+    with contextlib.suppress(ChildProcessError):
+        if _has_ended(pid):
+            os.waitpid(pid, os.WNOHANG)
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether the process is a zombie: ended, and not collected yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return False
 
 
 def _children() -> list[int]:

@@ -3,10 +3,13 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from processes import ROOT
 
 
-def test_processes_whose_parent_ended_are_collected(tmp_path: Path) -> None:
+@pytest.mark.parametrize("orphan", ["sleep 0.3", "setsid sleep 0.3"], ids=["child", "daemon"])
+def test_processes_whose_parent_ended_are_collected(tmp_path: Path, orphan: str) -> None:
     program = f"""
 import asyncio, os, signal, sys
 sys.path.insert(0, {str(ROOT)!r})
@@ -16,7 +19,7 @@ import pathlib
 async def main():
     adopt_orphans()
     asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, reap_orphans)
-    script = "(sleep 0.3 & echo $! > orphan; sleep 0.1) & exec sleep 600"
+    script = "({orphan} & echo $! > orphan; sleep 0.1) & exec sleep 600"
     child = ChildProcess("one", ["sh", "-c", script], os.environ, pathlib.Path.cwd())
     await child.start()
     orphan = pathlib.Path("orphan")
@@ -28,10 +31,10 @@ asyncio.run(main())
 """
     parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
     assert parent.stdout is not None
-    orphan = Path("/proc") / parent.stdout.readline().strip()
+    process = Path("/proc") / parent.stdout.readline().strip()
     deadline = time.monotonic() + 15
-    while orphan.exists() and time.monotonic() < deadline:
+    while process.exists() and time.monotonic() < deadline:
         pass
     parent.terminate()
     parent.communicate()
-    assert not orphan.exists()
+    assert not process.exists()
