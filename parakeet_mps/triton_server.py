@@ -65,6 +65,7 @@ def server_command(
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
         *_addresses(settings),
         *_quiet(settings),
+        "--metrics-config=summary_latencies=true",  # quantiles of the time in the queue and at work
         # A second copy of the audio in pinned memory gains nothing: the Python backend reads it from shared memory.
         "--pinned-memory-pool-byte-size=0",
         *_gpu_flags(plan),

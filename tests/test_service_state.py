@@ -58,10 +58,10 @@ def test_wedges_and_recoveries_are_counted_from_their_history(settings: Settings
     assert told["parakeet_recovery_seconds_total"] == 12.5
 
 
-def test_the_plan_of_a_gpu_tells_its_recognisers_and_that_they_share_it(settings: Settings) -> None:
+def test_the_plan_of_a_gpu_tells_its_recognisers_and_that_mps_is_down(settings: Settings) -> None:
     write_plan(settings, make_plan(settings, gpu_machine()))
     told = state(settings)
-    assert told["parakeet_mps_enabled"] == 1
+    assert (told["parakeet_mps_enabled"], told["parakeet_mps_up"]) == (1, 0)
     assert told["parakeet_instances"] > 1
 
 

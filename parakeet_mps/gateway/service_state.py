@@ -14,6 +14,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from parakeet_mps import __version__
+from parakeet_mps.mps import MpsDaemon
 from parakeet_mps.plan import Plan
 from parakeet_mps.run_folder import RunFolder
 from parakeet_mps.settings import Settings
@@ -73,6 +74,9 @@ class ServiceState(Collector):
         yield _gauge("parakeet_instances", "Recognisers, by the plan.", plan.instances.value)
         yield _gauge("parakeet_max_batch_size", "Most utterances in one batch.", plan.max_batch_size.value)
         yield _gauge("parakeet_mps_enabled", "Whether the recognisers share the GPU by CUDA MPS.", plan.mps.value)
+        if plan.mps.value:
+            daemon = MpsDaemon(self._run.mps(plan.gpu.value), plan.gpu.value)
+            yield _gauge("parakeet_mps_up", "Whether the CUDA MPS daemon runs.", daemon.pid is not None)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

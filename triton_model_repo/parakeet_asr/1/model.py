@@ -36,16 +36,19 @@ class TritonPythonModel:
         from parakeet_mps.engine.lock import loading_turn
         from parakeet_mps.engine.recognizer import Recognizer
         from parakeet_mps.engine.utterance import UtteranceError
+        from parakeet_mps.instance_metrics import InstanceMetrics
 
         self._contract, self._utterance_error = contract, UtteranceError
         with loading_turn(settings["load_lock"]):
             threads = int(settings["torch_threads"])
             self._recognizer = Recognizer.load(settings["model_path"], settings["device"], threads=threads)
+        counters = getattr(self._recognizer, "counters", dict)
+        self._metrics = InstanceMetrics(pb_utils.MetricFamily, args["model_instance_name"], settings, counters)
         self._heartbeat.serve(device_probe(settings["device"]))
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """Return one response per request: the recognition, or an error that is this request's alone."""
-        with self._heartbeat.busy():
+        with self._heartbeat.busy(), self._metrics.batch(len(requests)):
             audio, phrases = [self._utterance(item) for item in requests], [self._hotwords(item) for item in requests]
             return [self._respond(outcome) for outcome in self._recognize(audio, phrases)]
 

@@ -1,0 +1,89 @@
+"""What one recogniser tells Triton's metrics page: its batches, its time at work, its memory and its engine's counters.
+
+Triton carries counters and gauges only, each by name and labels; what several recognisers count under the same labels
+adds up. `model_instance` is Triton's name of the recogniser, such as `parakeet_asr_0_1`.
+https://github.com/triton-inference-server/python_backend#custom-metrics
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_INSTANCE = "model_instance"
+
+
+class InstanceMetrics:
+    """The metrics of this process. `family` is `pb_utils.MetricFamily`, `settings` are the model's parameters, and
+    `engine` returns the engine's counts since it was loaded, by their names.
+    """
+
+    def __init__(
+        self, family: Any, instance: str, settings: Mapping[str, str], engine: Callable[[], Mapping[str, float]]
+    ) -> None:
+        self._family = family
+        self._own = {_INSTANCE: instance}
+        self._on_gpu = settings["device"] == "cuda"
+        self._engine = engine
+        self._families: dict[str, Any] = {}
+        self._metrics: dict[tuple[str, str], Any] = {}
+        self._told: dict[str, float] = {}
+        self._describe(int(settings["active_thread_percentage"]) / 100)
+
+    @contextmanager
+    def batch(self, size: int) -> Iterator[None]:
+        """Count a batch of `size` utterances, which is recognised in the block."""
+        began_at = time.monotonic()
+        try:
+            yield
+        finally:
+            self._counter("parakeet_batches_total", "Batches by their size.", size=str(size)).increment(1)
+            self._tell_work(time.monotonic() - began_at)
+
+    def _describe(self, sm_share: float) -> None:
+        share = "Part of the GPU's multiprocessors that a recogniser may use at a time, by its plan."
+        self._gauge("parakeet_instance_sm_share_ratio", share, **self._own).set(sm_share if self._on_gpu else 0.0)
+        if self._on_gpu:
+            count = torch.cuda.get_device_properties(0).multi_processor_count
+            seen = "Multiprocessors that a recogniser sees: all of them when MPS is not in effect."
+            self._gauge("parakeet_instance_multiprocessors", seen, **self._own).set(count)
+        self._tell_work(0.0)
+
+    def _tell_work(self, busy_s: float) -> None:
+        busy = self._counter("parakeet_instance_busy_seconds_total", "Time a recogniser was at work.", **self._own)
+        busy.increment(busy_s)
+        for name, value in self._engine().items():
+            counter = self._counter(f"parakeet_engine_{name}_total", "A count of the recogniser's engine.", **self._own)
+            counter.increment(value - self._told.get(name, 0.0))
+            self._told[name] = value
+        self._tell_memory()
+
+    def _tell_memory(self) -> None:
+        text = "Memory of a recogniser: of its process (host), and what PyTorch holds of the GPU (device)."
+        sizes = {"host": _resident_bytes(), "device": torch.cuda.memory_reserved(0) if self._on_gpu else 0}
+        for memory, size in sizes.items():
+            self._gauge("parakeet_instance_memory_bytes", text, memory=memory, **self._own).set(float(size))
+
+    def _counter(self, name: str, text: str, **labels: str) -> Any:
+        return self._metric(name, text, self._family.COUNTER, labels)
+
+    def _gauge(self, name: str, text: str, **labels: str) -> Any:
+        return self._metric(name, text, self._family.GAUGE, labels)
+
+    def _metric(self, name: str, text: str, kind: Any, labels: dict[str, str]) -> Any:
+        key = (name, repr(labels))
+        if key not in self._metrics:
+            if name not in self._families:
+                self._families[name] = self._family(name=name, description=text, kind=kind)
+            self._metrics[key] = self._families[name].Metric(labels=labels)
+        return self._metrics[key]
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
