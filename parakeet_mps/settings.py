@@ -100,6 +100,7 @@ class Settings:
     api_keys_file: str = _setting("", "File of further keys, one a line; read again when it changes.")
     open_health: str = _setting("on", "Whether `/health` is open to those without a key.", choices=("on", "off"))
     open_metrics: str = _setting("on", "Whether `/metrics` is open to those without a key.", choices=("on", "off"))
+    open_page: str = _setting("on", "Whether the page at `/` is open to those without a key.", choices=("on", "off"))
     open_docs: str = _setting("off", "Whether the documentation is open to those without a key.", choices=("on", "off"))
 
     @classmethod

@@ -22,7 +22,8 @@ from parakeet_mps.units import gateway_service
 from recordings import speech
 
 KEY, OTHER = "sk-first-7c1f", "sk-second-90ab"
-DOCUMENTATION = ("/", "/docs", "/redoc", "/openapi.json")
+PAGE = ("/", "/page/page.css", "/page/page.js")
+DOCUMENTATION = ("/docs", "/redoc", "/openapi.json")
 
 
 @pytest.fixture
@@ -105,12 +106,17 @@ async def test_probes_and_metrics_stay_open_by_default_and_count_the_refused(cli
 
 
 @pytest.mark.anyio
-async def test_probes_metrics_and_documentation_have_switches(tmp_path: Path) -> None:
-    settings = Settings(api_keys=KEY, open_health="off", open_metrics="off", open_docs="on")
+async def test_probes_metrics_page_and_documentation_have_switches(tmp_path: Path) -> None:
+    settings = Settings(api_keys=KEY, open_health="off", open_metrics="off", open_page="off", open_docs="on")
     async with client_of(settings) as client:
-        assert [(await client.get(path)).status_code for path in ("/health", "/metrics")] == [401, 401]
+        assert {(await client.get(path)).status_code for path in ("/health", "/metrics", *PAGE)} == {401}
         assert {(await client.get(path)).status_code for path in DOCUMENTATION} == {200}
         assert (await client.get("/metrics", headers=bearer(KEY))).status_code == 200
+
+
+@pytest.mark.anyio
+async def test_the_page_is_open_by_default_so_that_a_person_can_enter_a_key(client: httpx.AsyncClient) -> None:
+    assert {(await client.get(path, headers={"accept": "text/html"})).status_code for path in PAGE} == {200}
 
 
 @pytest.mark.anyio

@@ -30,6 +30,7 @@ from parakeet_mps.gateway.triton_page import TritonPage
 from parakeet_mps.gateway.upload_limit import UploadLimit
 from parakeet_mps.gateway.upload_pace import UploadPace
 from parakeet_mps.gateway.upload_recognition import Limits, UploadRecogniser
+from parakeet_mps.gateway.web_page import WebPage
 from parakeet_mps.settings import Settings
 
 
@@ -78,4 +79,5 @@ def create_app(
     recogniser = UploadRecogniser(decoder, retrying, health, metrics, Limits.of(settings))
     page = MetricsPage(metrics, [ServiceState(settings)], TritonPage.of(settings))
     app.include_router(Routes(recogniser, health, metrics, page).router())
+    app.include_router(WebPage(settings, asks_key=keys.required).router())
     return app

@@ -7,9 +7,11 @@ WORK = frozenset({"/v1/audio/transcriptions", "/v1/audio/translations"})
 
 HEALTH = "/health"
 METRICS = "/metrics"
-DOCUMENTATION = frozenset({"/", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"})
+ROOT = "/"
+PAGE = frozenset({ROOT, "/page/page.css", "/page/page.js"})
+DOCUMENTATION = frozenset({"/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"})
 
-KNOWN = WORK | DOCUMENTATION | {HEALTH, METRICS, "/v1/models"}
+KNOWN = WORK | PAGE | DOCUMENTATION | {HEALTH, METRICS, "/v1/models"}
 """Every path without a variable part."""
 
 

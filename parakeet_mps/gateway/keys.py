@@ -47,6 +47,7 @@ def open_paths(settings: Settings) -> frozenset[str]:
     switched = (
         (settings.open_health, {endpoints.HEALTH}),
         (settings.open_metrics, {endpoints.METRICS}),
+        (settings.open_page, endpoints.PAGE),
         (settings.open_docs, endpoints.DOCUMENTATION),
     )
     return frozenset(path for switch, paths in switched if switch == "on" for path in paths)

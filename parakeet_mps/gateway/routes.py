@@ -44,16 +44,11 @@ class Routes:
         post, get = functools.partial(router.add_api_route, methods=["POST"]), router.add_api_route
         post("/v1/audio/transcriptions", self.transcribe, responses=documentation.TRANSCRIPTION)
         post("/v1/audio/translations", self.translate, responses=documentation.TRANSLATION, status_code=400)
-        get("/", self.root, include_in_schema=False)
         get("/v1/models", self.models, responses=documentation.MODELS)
         get("/v1/models/{model:path}", self.model, responses=documentation.MODEL)
         get("/health", self.health, responses=documentation.HEALTH)
         get("/metrics", self.metrics, responses=documentation.METRICS, response_class=PlainTextResponse)
         return router
-
-    async def root(self) -> dict[str, str]:
-        """Point to the documentation."""
-        return {"service": "parakeet-mps", "documentation": "/docs", "openapi": "/openapi.json"}
 
     async def transcribe(
         self, form: Annotated[TranscriptionForm, Depends()], sent: Annotated[list[str], Depends(sent_fields)]
