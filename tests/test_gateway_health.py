@@ -15,6 +15,7 @@ from parakeet_mps.gateway.app import create_app
 from parakeet_mps.gateway.draining import Drain
 from parakeet_mps.gateway.health import Health
 from parakeet_mps.settings import Settings
+from parakeet_mps.wedge import Sentinel
 
 pytestmark = pytest.mark.anyio
 
@@ -73,6 +74,12 @@ async def test_the_sentinel_is_seen_at_once_and_forgotten_at_once(client: httpx.
     assert await failing_check(client) == "wedge_sentinel"
     sentinel.unlink()
     assert (await client.get("/health")).status_code == 200
+
+
+async def test_the_sentinel_tells_who_failed_and_why(client: httpx.AsyncClient, sentinel: Path) -> None:
+    Sentinel(sentinel).mark("recogniser 2 (process 41)", "was ended by SIGKILL")
+    reason = (await client.get("/health")).json()["reason"]
+    assert reason.startswith("recogniser 2 (process 41) was ended by SIGKILL; recovery is under way since 2")
 
 
 async def test_many_probes_share_one_canary(client: httpx.AsyncClient, transcriber: FakeTranscriber) -> None:

@@ -4,43 +4,14 @@ from pathlib import Path
 
 import pytest
 
+import fake_mps
 from parakeet_mps.mps import CONTROL, MOST_PIPE_PATH, MpsDaemon, MpsError
 from processes import runs
-
-FAKE_DAEMON = r"""#!/bin/bash
-# Behaves as nvidia-cuda-mps-control does: -d leaves a daemon with a pid file, commands come on standard input.
-pidfile="$CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid"
-if [ "${1:-}" = --daemon ]; then
-    [ -z "${FAKE_STUBBORN:-}" ] || trap "" TERM
-    while :; do sleep 0.05; done
-fi
-if [ "${1:-}" = -d ]; then
-    [ -z "${FAKE_FAILS:-}" ] || { echo "An instance of this daemon is already running"; exit 1; }
-    [ -z "${FAKE_UNREACHABLE:-}" ] || exit 0
-    setsid bash "$0" --daemon </dev/null &
-    echo $! >"$pidfile"
-    env | grep ^CUDA >"$CUDA_MPS_LOG_DIRECTORY/environ"
-    echo "control started" >"$CUDA_MPS_LOG_DIRECTORY/control.log"
-    exit 0
-fi
-read -r command
-[ -e "$pidfile" ] || { echo "Cannot find MPS control daemon process"; exit 1; }
-echo "$command" >>"$CUDA_MPS_LOG_DIRECTORY/commands"
-case "$command" in
-    get_server_list) echo 4711 ;;
-    quit) [ -n "${FAKE_STUBBORN:-}" ] || { kill "$(cat "$pidfile")"; rm "$pidfile"; } ;;
-    *) echo "Unrecognized command"; exit 1 ;;
-esac
-"""
 
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / CONTROL).write_text(FAKE_DAEMON)
-    (folder / CONTROL).chmod(0o755)
-    return {"PATH": f"{folder}:{os.environ['PATH']}"}
+    return fake_mps.install(tmp_path / "bin")
 
 
 @pytest.fixture
@@ -117,6 +88,33 @@ def test_a_daemon_that_ignores_quit_is_killed(folder: Path, environ: dict[str, s
     assert pid is not None
     daemon.stop()
     assert not runs(pid)
+
+
+def test_all_clients_of_the_servers_are_let_go(folder: Path, environ: dict[str, str]) -> None:
+    with MpsDaemon(folder, "GPU-1", environ) as daemon:
+        daemon.terminate_clients()
+        commands = (folder / "log/commands").read_text().splitlines()
+    assert commands[-2:] == ["terminate_client 4711 12", "terminate_client 4711 34"]
+
+
+def test_clients_that_are_not_let_go_are_logged(
+    folder: Path, environ: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    daemon = MpsDaemon(folder, "GPU-1", {**environ, "FAKE_STUBBORN": "1"}, stop_timeout_s=0.2)
+    with daemon:
+        daemon.terminate_clients()
+    assert "does not let go of its clients" in caplog.text
+    assert "Failed to terminate" in caplog.text
+
+
+def test_no_server_of_a_daemon_that_was_killed_is_left(folder: Path, environ: dict[str, str]) -> None:
+    with MpsDaemon(folder, "GPU-1", environ) as daemon:
+        while not (pidfile := folder / "log/server.pid").exists() or not pidfile.read_text():
+            pass
+        server = int(pidfile.read_text())
+        os.kill(daemon.pid or 0, signal.SIGKILL)
+        assert runs(server)
+    assert not runs(server)
 
 
 def test_a_dead_daemon_is_seen(folder: Path, environ: dict[str, str]) -> None:

@@ -113,6 +113,35 @@ def test_what_a_process_started_goes_with_it(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+LEAVES_A_ZOMBIE = """
+import os, time
+if os.fork() == 0:
+    if os.fork() == 0:
+        time.sleep(600)  # stays in the group, and nobody collects it
+    os.setsid()
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+time.sleep(600)
+"""
+
+
+def test_a_process_that_sigkill_does_not_remove_is_left_with_an_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        command = [sys.executable, "-c", LEAVES_A_ZOMBIE]
+        process = ChildProcess("one", command, ENVIRON, tmp_path, output=io.BytesIO(), kill_limit_s=0.2)
+        await process.start()
+        while not (keeper := process.log_tail()):
+            await asyncio.sleep(0.01)
+        await process.abort()
+        assert process.pid is None
+        os.kill(int(keeper), signal.SIGKILL)
+
+    asyncio.run(scenario())
+    assert "does not end, 0.2 s after SIGKILL" in caplog.text
+
+
 def test_a_process_can_be_started_again(tmp_path: Path) -> None:
     async def scenario() -> None:
         process = http_server("one", tmp_path)

@@ -65,6 +65,20 @@ def test_a_triton_on_another_machine_is_told_from_one_to_start_here(url: str, lo
     assert Settings.from_env({"TRITON_URL": url}).triton_is_local is local
 
 
+@pytest.mark.parametrize(
+    ("role", "url", "triton", "gateway"),
+    [
+        ("all", "127.0.0.1:8001", True, True),
+        ("all", "triton:8001", False, True),
+        ("triton", "triton:8001", True, False),
+        ("gateway", "127.0.0.1:8001", False, True),
+    ],
+)
+def test_the_role_decides_what_is_started(role: str, url: str, triton: bool, gateway: bool) -> None:
+    settings = Settings.from_env({"ROLE": role, "TRITON_URL": url})
+    assert (settings.starts_triton, settings.starts_gateway) == (triton, gateway)
+
+
 def test_the_description_lists_every_setting_with_default_and_help() -> None:
     rows = {variable: (default, text) for variable, default, text in describe()}
     assert rows["PORT"][0] == "8002"

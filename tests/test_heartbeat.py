@@ -1,0 +1,88 @@
+"""A recogniser's signs of life, written and read."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from parakeet_mps.device_probe import device_probe
+from parakeet_mps.heartbeat import Heartbeat, Pulse, read_pulses, remove_pulses
+
+
+@pytest.fixture
+def heartbeat(tmp_path: Path) -> Iterator[Heartbeat]:
+    heartbeat = Heartbeat(tmp_path, "asr_0_0", period_s=0.01)
+    yield heartbeat
+    heartbeat.stop()
+
+
+def pulse(folder: Path) -> Pulse:
+    (pulse,) = read_pulses(folder)
+    return pulse
+
+
+def test_while_it_loads_it_is_there_but_does_not_serve(heartbeat: Heartbeat, tmp_path: Path) -> None:
+    seen = pulse(tmp_path)
+    assert (seen.name, seen.pid, seen.serving, seen.busy_since, seen.fault) == ("asr_0_0", os.getpid(), False, None, "")
+
+
+def test_it_beats_while_its_probe_succeeds(heartbeat: Heartbeat, tmp_path: Path) -> None:
+    heartbeat.serve(device_probe("cpu"))
+    first = pulse(tmp_path)
+    assert first.serving
+    while pulse(tmp_path).beat == first.beat:
+        pass
+    assert first.beat < pulse(tmp_path).beat <= time.monotonic()
+
+
+def test_it_shows_since_when_it_is_busy(heartbeat: Heartbeat, tmp_path: Path) -> None:
+    before = time.monotonic()
+    with heartbeat.busy():
+        since = pulse(tmp_path).busy_since
+        assert since is not None
+        assert before <= since <= time.monotonic()
+    assert pulse(tmp_path).busy_since is None
+
+
+def test_an_error_ends_being_busy(heartbeat: Heartbeat, tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), heartbeat.busy():
+        _ = 1 / 0
+    assert pulse(tmp_path).busy_since is None
+
+
+def test_a_probe_that_fails_is_a_fault_with_its_first_line_and_no_beat(heartbeat: Heartbeat, tmp_path: Path) -> None:
+    broken: list[str] = []
+
+    def probe() -> None:
+        if broken:
+            raise RuntimeError("CUDA error: an illegal memory access\nwas encountered, see " + "x" * 500)
+
+    heartbeat.serve(probe)
+    assert heartbeat.healthy
+    broken.append("from here on")
+    assert not heartbeat.check()
+    assert not heartbeat.healthy
+    assert pulse(tmp_path).fault == "RuntimeError: CUDA error: an illegal memory access"
+
+
+def test_a_long_fault_is_cut(heartbeat: Heartbeat, tmp_path: Path) -> None:
+    heartbeat.fail("é" * 500)
+    assert pulse(tmp_path).fault.startswith("é" * 100)
+
+
+def test_all_recognisers_are_read_and_forgotten(tmp_path: Path) -> None:
+    beats = [Heartbeat(tmp_path, name) for name in ("b", "a")]
+    (tmp_path / "c.beat").write_bytes(b"half a rec")
+    assert [pulse.name for pulse in read_pulses(tmp_path)] == ["a", "b"]
+    remove_pulses(tmp_path)
+    assert read_pulses(tmp_path) == []
+    for beat in beats:
+        beat.check()
+
+
+def test_without_a_folder_there_are_none(tmp_path: Path) -> None:
+    assert read_pulses(tmp_path / "none") == []
