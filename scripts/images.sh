@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# Build the three images, run the container tests and print sizes and times. Installs Docker where it is missing.
+# Bases that no registry gives are replaced by stand-ins made here; on a machine without a GPU torch is its CPU build.
+#
+# Usage: scripts/images.sh     (MODEL files are baked in with docker build itself, see the README)
+set -Eeuo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+# shellcheck source=scripts/install.sh
+source "$ROOT/scripts/install.sh"
+
+export DOCKER_BUILDKIT=1 DOCKER=""
+STAND_IN_PYTHON="3.11"
+CPU_INDEX="https://download.pytorch.org/whl/cpu"
+BUILD_OPTIONS=()
+HELPERS=()
+SCRATCH=""
+
+# clean_up: end what this script started; images and the builder's cache stay.
+clean_up() {
+    [ "${#HELPERS[@]}" -eq 0 ] || kill "${HELPERS[@]}" 2>/dev/null || true
+    wait
+    [ -z "$SCRATCH" ] || rm -rf "$SCRATCH"
+}
+
+# can_build CLIENT: this docker has BuildKit; a client without its buildx component is there on some machines.
+can_build() { printf 'FROM scratch\nLABEL probe=1\n' | "$1" build -q - >/dev/null 2>&1; }
+
+# find_client: print the first docker on the PATH that can build.
+find_client() {
+    local client
+    while read -r client; do
+        if can_build "$client"; then
+            echo "$client"
+            return
+        fi
+    done < <(type -aP docker)
+    return 1
+}
+
+# start_daemon: run Docker's daemon until this script ends.
+start_daemon() {
+    say "starting Docker's daemon"
+    dockerd >"$SCRATCH/dockerd.log" 2>&1 &
+    HELPERS+=("$!")
+    for _ in {1..100}; do
+        if [ -S /var/run/docker.sock ] && find_client >/dev/null; then return; fi
+        kill -0 "$!" 2>/dev/null || break
+        sleep 0.3
+    done
+    refuse "Docker's daemon does not start: $(tail -n 5 "$SCRATCH/dockerd.log")"
+}
+
+# find_docker: set DOCKER to a client that can build; install it, and start its daemon, where that is needed.
+find_docker() {
+    if ! find_client >/dev/null; then
+        command -v dockerd >/dev/null || apt_install docker.io iptables
+        find_client >/dev/null || start_daemon
+    fi
+    DOCKER="$(find_client)"
+    # Compose: the plugin, or the older program.
+    "$DOCKER" compose version >/dev/null 2>&1 || command -v docker-compose >/dev/null || apt_install docker-compose
+}
+
+# choose_bases: use the Dockerfiles' own bases, or stand-ins where these cannot be had.
+choose_bases() {
+    local triton python
+    triton="$(sed -n 's/^ARG TRITON_IMAGE=//p' "$ROOT/Dockerfile.single")"
+    python="$(sed -n 's/^ARG PYTHON_IMAGE=//p' "$ROOT/Dockerfile.gateway")"
+    if "$DOCKER" pull -q "$python" >/dev/null 2>&1 && "$DOCKER" pull -q "$triton" >/dev/null 2>&1; then return; fi
+    say "no registry gives $triton and $python"
+    "$ROOT/scripts/stand-in-bases.sh"
+    BUILD_OPTIONS+=(--build-arg TRITON_IMAGE=parakeet-mps-stand-in:tritonserver
+        --build-arg PYTHON_IMAGE=parakeet-mps-stand-in:python)
+}
+
+# serve_wheel VERSION: hand the CPU build of torch that pip finds on this machine to the builds. Fails without one.
+serve_wheel() {
+    local port
+    mkdir "$SCRATCH/wheels"
+    "$VENV/bin/pip" download -q --no-deps --only-binary :all: --python-version "$STAND_IN_PYTHON" \
+        -d "$SCRATCH/wheels" "torch==$1+cpu" >/dev/null 2>&1 || return
+    port="$("$VENV/bin/python" -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')"
+    "$VENV/bin/python" -m http.server --bind 127.0.0.1 --directory "$SCRATCH/wheels" "$port" >/dev/null 2>&1 &
+    HELPERS+=("$!")
+    printf '[global]\nfind-links = http://127.0.0.1:%s/\n' "$port" >"$SCRATCH/pip.conf"
+    BUILD_OPTIONS+=(--secret "id=pip,src=$SCRATCH/pip.conf" --build-arg TORCH_INDEX=)
+}
+
+# choose_torch: on a machine without a GPU the images get the CPU build of torch, which saves 5 GB.
+choose_torch() {
+    local pinned
+    has_gpu && return
+    pinned="$(sed -n 's/^torch==//p' "$ROOT/constraints.txt")"
+    if curl -fsI --max-time 10 "$CPU_INDEX/torch/" >/dev/null 2>&1; then
+        BUILD_OPTIONS+=(--build-arg "TORCH_INDEX=$CPU_INDEX")
+    else
+        serve_wheel "$pinned" || refuse "no CPU build of torch can be reached."
+    fi
+}
+
+# build NAME TAG [OPTION...]: build Dockerfile.NAME and say how long it took and how large the image is.
+build() {
+    local begin="$SECONDS"
+    "$DOCKER" build -q --network=host "${BUILD_OPTIONS[@]}" "${@:3}" -f "$ROOT/Dockerfile.$1" -t "$2" "$ROOT" >/dev/null
+    RESULTS+=("$(printf '%-28s %7s   built in %d s' "$2" "$(size "$2")" "$((SECONDS - begin))")")
+}
+
+# size IMAGE: print its size in GB.
+size() { "$DOCKER" image inspect -f '{{.Size}}' "$1" | awk '{ printf "%.2f GB", $1 / 1e9 }'; }
+
+_main() {
+    local RESULTS=() begin
+    SCRATCH="$(mktemp -d)"
+    trap clean_up EXIT
+    find_docker
+    choose_bases
+    choose_torch
+    build triton parakeet-mps-triton:latest
+    build single parakeet-mps:latest
+    build gateway parakeet-mps-gateway:latest
+    build single parakeet-mps:local-attention --build-arg ATTENTION=local
+    begin="$SECONDS"
+    "$VENV/bin/python" -m pytest "$ROOT/tests/images"
+    printf '%s\n' "${RESULTS[@]}" "container tests passed in $((SECONDS - begin)) s; everything took $SECONDS s"
+}
+
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+    _main "$@"
+fi
