@@ -2,7 +2,7 @@
 # Install everything the service and its tests need into .venv, and Debian/Ubuntu packages that are missing.
 # Does nothing, quickly, when nothing changed since the last time.
 #
-# Usage: scripts/install.sh [serve|test]     test adds the voices and the JavaScript client that the tests use
+# Usage: scripts/install.sh [serve|test]     test adds the voices, JavaScript client and Prometheus that the tests use
 # Settings: PYTHON (interpreter, 3.11 or 3.12), VENV (folder, default .venv)
 set -Eeuo pipefail
 
@@ -69,7 +69,7 @@ missing_packages() {
     has_shared_python "$1" "$2" || echo "libpython$2"
     "$1" -c 'import ensurepip, venv' 2>/dev/null || echo "python$2-venv"
     [ "$3" = test ] || return 0
-    for program in espeak-ng flite npm; do
+    for program in espeak-ng flite npm prometheus; do
         command -v "$program" >/dev/null || echo "$program"
     done
     command -v node >/dev/null || echo nodejs

@@ -40,7 +40,17 @@ def test_no_usable_python_is_refused_with_what_to_install() -> None:
 def test_missing_programs_are_named_by_their_package(tmp_path: Path) -> None:
     python = program(tmp_path, "python", "exit 1")
     listed = call(f"PATH={tmp_path}; missing_packages {python} 3.11 test").stdout.split()
-    assert listed == ["curl", "ffmpeg", "libpython3.11", "python3.11-venv", "espeak-ng", "flite", "npm", "nodejs"]
+    assert listed == [
+        "curl",
+        "ffmpeg",
+        "libpython3.11",
+        "python3.11-venv",
+        "espeak-ng",
+        "flite",
+        "npm",
+        "prometheus",
+        "nodejs",
+    ]
 
 
 def test_a_person_without_root_is_told_the_command_to_run(tmp_path: Path) -> None:
