@@ -142,15 +142,17 @@ class TestTrees:
     @pytest.fixture
     def booster(self, model: Any) -> Booster:
         from parakeet_mps.engine.boosting import Booster
+        from parakeet_mps.engine.counters import Counters
 
-        return Booster(model.decoding, model.tokenizer)
+        self.spell = model.decoding.decode_tokens_to_str_with_strip_punctuation
+        return Booster(model.decoding, model.tokenizer, Counters())
 
     @pytest.fixture(scope="class")
     def encoded(self, model: Any, rare: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         with torch.inference_mode():
             features, lengths = model.preprocessor(input_signal=rare[None], length=torch.tensor([rare.numel()]))
             frames, lengths = model.encoder(audio_signal=features, length=lengths)
-        return frames, lengths
+        return frames.transpose(1, 2), lengths
 
     def texts(
         self, booster: Booster, encoded: tuple[torch.Tensor, torch.Tensor], *phrases: tuple[str, ...]
@@ -158,7 +160,7 @@ class TestTrees:
         frames, lengths = encoded
         with torch.inference_mode():
             decoded = booster.decode(frames.expand(len(phrases), -1, -1), lengths.expand(len(phrases)), phrases)
-        return [hypothesis.text for hypothesis in decoded]
+        return [self.spell(hypothesis.tokens) for hypothesis in decoded]
 
     def test_the_same_phrases_are_compiled_once(
         self, booster: Booster, encoded: tuple[torch.Tensor, torch.Tensor]

@@ -16,9 +16,11 @@ import torch
 from nemo.collections.asr.parts.context_biasing.biasing_multi_model import GPUBiasingMultiModel
 from nemo.collections.asr.parts.context_biasing.boosting_graph_batched import GPUBoostingTreeModel
 from nemo.collections.asr.parts.context_biasing.context_graph_universal import ContextGraph
-from nemo.collections.asr.parts.utils.rnnt_utils import batched_hyps_to_hypotheses
 
 from parakeet_mps.contract import HOTWORDS_FAULT
+from parakeet_mps.engine.counters import Counters
+from parakeet_mps.engine.hypotheses import Hypothesis
+from parakeet_mps.engine.label_looping import LabelLooping
 from parakeet_mps.engine.utterance import UtteranceError
 from parakeet_mps.hotwords import find_fault, read_hotword
 
@@ -56,16 +58,17 @@ class _Trees(GPUBiasingMultiModel):  # type: ignore[misc]  # NeMo has no types
 class Booster:
     """Decodes batches in which utterances have phrases. Shares the weights of the `decoding` it is made of.
 
-    With CUDA graphs it captures graphs of its own: a batch without phrases runs through those that know no trees.
+    It has CUDA graphs of its own, captured before the first request: those for batches without phrases know no trees.
     """
 
-    def __init__(self, decoding: Any, tokenizer: Any) -> None:
-        self._decoding = decoding
+    def __init__(self, decoding: Any, tokenizer: Any, counters: Counters) -> None:
         self._tokenizer = tokenizer
-        self._computer = copy.copy(decoding.decoding.decoding_computer)
-        self._computer.reset_cuda_graphs_state()
-        self._trees = _Trees(decoding.blank_id, self._computer.reset_cuda_graphs_state)
-        self._computer.biasing_multi_model = self._trees
+        self._counters = counters
+        self._vocabulary: int = decoding.blank_id
+        computer = copy.copy(decoding.decoding.decoding_computer)
+        computer.reset_cuda_graphs_state()
+        self._trees = computer.biasing_multi_model = _Trees(decoding.blank_id, self._lose_graphs)
+        self._looping = LabelLooping(computer, counters)
         self._numbers: OrderedDict[tuple[str, ...], int] = OrderedDict()
 
     @property
@@ -86,16 +89,24 @@ class Booster:
                 fault = f"phrase {number} has characters that this model does not write."
         return UtteranceError(f"{HOTWORDS_FAULT}{fault}") if fault else None
 
-    def decode(self, encoded: torch.Tensor, lengths: torch.Tensor, phrases: Sequence[Sequence[str]]) -> list[Any]:
-        """Return NeMo's hypotheses of `encoded` [utterances, channels, frames], given each one's phrases."""
+    def fix(self, utterances: int, frames: int, like: torch.Tensor) -> None:
+        """Capture the graphs for batches of up to this shape; see `LabelLooping.fix`."""
+        self._looping.fix(utterances, frames, like)
+
+    def decode(
+        self, encoded: torch.Tensor, lengths: torch.Tensor, phrases: Sequence[Sequence[str]]
+    ) -> list[Hypothesis]:
+        """Return the hypotheses of `encoded` [utterances, frames, channels], given each one's phrases."""
         try:
-            numbers = torch.tensor(self._find_trees(phrases), device=encoded.device)
-            found, _ = self._computer(x=encoded.transpose(1, 2), out_len=lengths, multi_biasing_ids=numbers)
+            trees = torch.tensor(self._find_trees(phrases), device=encoded.device)
+            # Not through NeMo's partial hypotheses, which carry a tree's number but lose the durations of tokens.
+            return self._looping(encoded, lengths, trees)
         finally:
             self._forget()
-        # Not through NeMo's partial hypotheses, which carry a tree's number but lose the durations of tokens.
-        hypotheses = self._decoding.decode_hypothesis(batched_hyps_to_hypotheses(found, len(phrases)))
-        return list(self._decoding.compute_confidence(hypotheses))
+
+    def _lose_graphs(self) -> None:
+        self._counters.add("boosting_graphs_lost")
+        self._looping.lose()
 
     @torch.inference_mode(mode=False)
     @torch.no_grad()
@@ -127,7 +138,7 @@ class Booster:
             return None
         graph = ContextGraph(context_score=TOKEN_SCORE, depth_scaling=DEPTH_SCALING)
         graph.build([ids for ids, _ in spelled], scores=[TOKEN_SCORE * weight for _, weight in spelled])
-        return GPUBoostingTreeModel.from_context_graph(graph, vocab_size=self._decoding.blank_id, uniform_weights=False)
+        return GPUBoostingTreeModel.from_context_graph(graph, vocab_size=self._vocabulary, uniform_weights=False)
 
     def _spellings(self, phrase: str) -> list[list[int]]:
         """Return the token ids of what the model may write for `phrase`, in each case that its alphabet has."""

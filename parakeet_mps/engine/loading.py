@@ -24,27 +24,20 @@ class CheckpointError(ValueError):
 
 
 def load_model(path: str | Path, device: torch.device) -> Any:
-    """Restore the NeMo model in the file `path` to `device`: frozen, bf16 weights on CUDA, fp32 elsewhere.
+    """Restore the NeMo model in the file `path` to `device`: frozen, in fp32, with CUDA graphs allowed on CUDA.
 
-    Features stay in fp32 everywhere. Raises `CheckpointError` for a model that is not a TDT transducer at 16 kHz.
+    Raises `CheckpointError` for a model that is not a TDT transducer at 16 kHz.
     """
     nemo_logging.set_verbosity(nemo_logging.ERROR)
     model = _restore(path, device)
     _check(model, path)
-    model.change_decoding_strategy(_decoding_config(model.cfg.decoding), verbose=False)
+    graphs = device.type == "cuda"
+    model.change_decoding_strategy(_decoding_config(model.cfg.decoding, graphs=graphs), verbose=False)
     model.preprocessor.featurizer.dither = 0.0
     model.preprocessor.featurizer.pad_to = 0
-    if device.type == "cuda":
-        halve(model)
-    model.eval()
+    model.float().eval()
     model.freeze()
     return model
-
-
-def halve(model: Any) -> None:
-    """Turn the weights to bf16, all but the features', whose logarithms and means need fp32."""
-    for part in (model.encoder, model.decoder, model.joint):
-        part.to(torch.bfloat16)
 
 
 def _restore(path: str | Path, device: torch.device) -> Any:
@@ -66,7 +59,7 @@ def _check(model: Any, path: str | Path) -> None:
         raise CheckpointError(f"{name} for {model.cfg.preprocessor.sample_rate} Hz; {SAMPLE_RATE_HZ} Hz is served")
 
 
-def _decoding_config(trained: DictConfig) -> DictConfig:
+def _decoding_config(trained: DictConfig, *, graphs: bool) -> DictConfig:
     """Return the checkpoint's decoding settings with greedy batched search, token durations and confidences.
 
     NeMo's own merging of words (`compute_timestamps`) stays off: `words` does it without its cost per token.
@@ -77,8 +70,7 @@ def _decoding_config(trained: DictConfig) -> DictConfig:
         "compute_timestamps": False,
         "tdt_include_token_duration": True,
         "fused_batch_size": -1,
-        # Label-looping CUDA graphs are captured again whenever the shape changes, which is slower than no graph.
-        "greedy": {"use_cuda_graph_decoder": False},
+        "greedy": {"use_cuda_graph_decoder": graphs},
         # `exclude_blank=False` raises a TypeError on the TDT path of NeMo 3.0.
         "confidence_cfg": {
             "preserve_token_confidence": True,
