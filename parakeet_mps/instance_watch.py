@@ -24,7 +24,7 @@ BEAT_LIMIT_S = 15.0
 RELEASE_LIMIT_S = 5.0
 """Time that CUDA MPS gets to let go of its clients. Recovery goes on without it: the daemon itself may be broken."""
 
-_PAUSE_S = 2.0
+PAUSE_S = 2.0
 """When this watch itself did not run for so long, the machine or the container was frozen, and the recognisers too."""
 
 _STACK_S = 0.2
@@ -48,10 +48,11 @@ class InstanceWatch:
         beat_limit_s: float = BEAT_LIMIT_S,
         release: Callable[[], None] = lambda: None,
         poll_s: float = POLL_S,
+        pause_s: float = PAUSE_S,
     ) -> None:
         self._folder, self._count = folder, count
         self._execute_limit_s, self._beat_limit_s = execute_limit_s, beat_limit_s
-        self._release, self._poll_s = release, poll_s
+        self._release, self._poll_s, self._pause_s = release, poll_s, pause_s
         self._stuck: int | None = None
 
     async def start(self) -> None:
@@ -67,7 +68,7 @@ class InstanceWatch:
         looked = awake_since = time.monotonic()
         while True:
             now = time.monotonic()
-            if now - looked > _PAUSE_S:
+            if now - looked > self._pause_s:
                 awake_since = now
             looked = now
             for pulse in read_pulses(self._folder):

@@ -6,6 +6,7 @@ The start script runs it. Usage: python -m parakeet_mps.service     (settings co
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import signal
@@ -24,8 +25,9 @@ from parakeet_mps.process import ServiceFailure, run_to_end
 from parakeet_mps.run_folder import RunFolder, RunFolderInUseError
 from parakeet_mps.settings import SettingError, Settings
 from parakeet_mps.supervisor import Restarts, Unit, first_of, supervise
-from parakeet_mps.triton_server import TritonNotFoundError
+from parakeet_mps.triton_server import TritonNotFoundError, reached_at
 from parakeet_mps.units import ROOT, gateway_services, recogniser_services
+from parakeet_mps.usage import answered
 from parakeet_mps.wedge import History, Journal, Sentinel
 
 LOG = logging.getLogger("supervisor")
@@ -52,9 +54,7 @@ async def make_units(settings: Settings, run: RunFolder, environ: Mapping[str, s
     recogniser: Unit | None = None
     if settings.starts_triton:
         plan = await configure(run, environ)
-        # The gateway reaches the Triton that is started here, by whatever name TRITON_URL calls this machine.
-        address = f"{bracketed(loopback(settings.triton_host))}:{settings.triton_grpc_port}"
-        environ = {**environ, **plan.gateway_environ(), "TRITON_URL": address}
+        environ = {**environ, **plan.gateway_environ(), "TRITON_URL": reached_at(settings)}
         services = recogniser_services(settings, plan, run, environ)
         recogniser = Unit(services, Journal(history, Sentinel(sentinel)), Restarts(), startup_timeout_s=limit_s)
     else:
@@ -78,21 +78,26 @@ async def serve(settings: Settings, run: RunFolder, environ: Mapping[str, str]) 
     units = await first_of(stop.wait(), make_units(settings, run, environ))
     if not isinstance(units, list):
         return 0
-    begin = time.monotonic()
-    port = settings.port if settings.starts_gateway else settings.triton_grpc_port
-    where = f"http://{bracketed(loopback(settings.host))}:{port}" if settings.starts_gateway else f"Triton, port {port}"
+    begin, times = time.monotonic(), itertools.count()
 
     def changed(ready: bool) -> None:
-        if ready:
-            run.ready.write_text(f"{os.getpid()}\n")
-            LOG.info("everything is ready after %.1f s: %s", time.monotonic() - begin, where)
-        else:
+        if not ready:
             run.ready.unlink(missing_ok=True)
+            return
+        run.ready.write_text(f"{os.getpid()}\n")
+        when = "again" if next(times) else f"after {time.monotonic() - begin:.1f} s"
+        LOG.info("everything is ready %s: %s", when, _where(settings))
 
     try:
         return await supervise(units, stop, changed)
     finally:
         run.remove_shared_memory()
+
+
+def _where(settings: Settings) -> str:
+    if not settings.starts_gateway:
+        return f"Triton, on {bracketed(settings.triton_host)}:{settings.triton_grpc_port}"
+    return f"http://{bracketed(loopback(settings.host))}:{settings.port}"
 
 
 def main(environ: Mapping[str, str]) -> int:
@@ -111,4 +116,5 @@ def main(environ: Mapping[str, str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(os.environ))
+    status = answered(sys.argv[1:], "start-single-container.sh", "Start the whole service on this machine.")
+    sys.exit(main(os.environ) if status is None else status)

@@ -75,7 +75,7 @@ class Restarts:
 
 
 class Unit:
-    """Runs `services`, which are restarted together; other units go on meanwhile.
+    """Runs `services`, which are restarted together; other units go on meanwhile. Its `name` lists them.
 
     The time to become ready counts from when the unit that it `needs` is ready. `changed` is called when it becomes
     ready or ceases to be. What happens to it is noted in `journal`.
@@ -93,7 +93,7 @@ class Unit:
         self.ready = asyncio.Event()
         self.changed: Callable[[], None] = lambda: None
         self._services = services
-        self._names = ", ".join(service.name for service in services)
+        self.name = ", ".join(service.name for service in services)
         self._startup_timeout_s = startup_timeout_s
         self._journal, self._restarts = journal, restarts
         self._needs = needs
@@ -109,7 +109,7 @@ class Unit:
                 LOG.error("giving up: %s", why)
                 self._journal.gave_up(failure.name, f"{failure.what}; {why}")
                 return 1
-            LOG.warning("restarting %s in %g s", self._names, delay_s)
+            LOG.warning("restarting %s in %g s", self.name, delay_s)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), delay_s)
         return 0
@@ -155,7 +155,7 @@ class Unit:
         self._ever_ready = True
         seconds = self._journal.recovered()
         if seconds is not None:
-            LOG.warning("recovered %.1f s after the failure: %s", seconds, self._names)
+            LOG.warning("recovered %.1f s after the failure: %s", seconds, self.name)
         self._set_ready(True)
         await asyncio.Event().wait()
         raise AssertionError("nobody sets this event")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parakeet_mps.contract import ASR_MODEL
+from parakeet_mps.http_probe import bracketed, loopback
 from parakeet_mps.plan import Plan
 from parakeet_mps.settings import Settings
 
@@ -64,6 +65,7 @@ def server_command(
         f"--backend-config=python,shm-default-byte-size={plan.shm_region_mb.value * 2**20}",
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
         *_addresses(settings),
+        *_traces(settings),
         *_quiet(settings),
         "--metrics-config=summary_latencies=true",  # quantiles of the time in the queue and at work
         # A second copy of the audio in pinned memory gains nothing: the Python backend reads it from shared memory.
@@ -99,13 +101,24 @@ def ready_paths() -> tuple[str, ...]:
     return ("/v2/health/ready", f"/v2/models/{ASR_MODEL}/ready")
 
 
+def reached_at(settings: Settings) -> str:
+    """Return host:port at which the gateway reaches the Triton that is started here.
+
+    It follows from where that listens: TRITON_URL may call this machine by an address on which nothing does.
+    """
+    return f"{bracketed(loopback(settings.triton_host))}:{settings.triton_grpc_port}"
+
+
 def _addresses(settings: Settings) -> list[str]:
+    host = settings.triton_host
+    # gRPC and libevent, which serves HTTP, each write an IPv6 address in their own way.
+    http_host = f"ipv6:{host}" if ":" in host else host
     return [
-        f"--grpc-address={settings.triton_host}",
+        f"--grpc-address={bracketed(host)}",
         f"--grpc-port={settings.triton_grpc_port}",
-        f"--http-address={settings.triton_host}",
+        f"--http-address={http_host}",
         f"--http-port={settings.triton_http_port}",
-        f"--metrics-address={settings.triton_host}",
+        f"--metrics-address={http_host}",
         f"--metrics-port={settings.triton_metrics_port}",
     ]
 
@@ -113,6 +126,22 @@ def _addresses(settings: Settings) -> list[str]:
 def _quiet(settings: Settings) -> list[str]:
     info = "true" if settings.log_level == "debug" else "false"
     return [f"--log-info={info}", "--log-format=ISO8601"]
+
+
+def _traces(settings: Settings) -> list[str]:
+    """Requests that carry the gateway's trace are traced, whatever the rate; the rate spares the other ones.
+
+    https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/user_guide/trace.html
+    """
+    if settings.traces_url is None:
+        return []
+    own = {"url": settings.traces_url, "resource": "service.name=tritonserver"}
+    return [
+        "--trace-config=mode=opentelemetry",
+        "--trace-config=level=TIMESTAMPS",
+        f"--trace-config=rate={2**31 - 1}",
+        *(f"--trace-config=opentelemetry,{name}={value}" for name, value in own.items()),
+    ]
 
 
 def _gpu_flags(plan: Plan) -> list[str]:

@@ -133,6 +133,22 @@ def test_many_short_batches_are_no_failure(start: Start, tmp_path: Path) -> None
     assert kept_serving(watch(tmp_path, execute_limit_s=30, beat_limit_s=30), 0.5)
 
 
+def test_after_the_whole_machine_was_frozen_all_get_their_time_again(start: Start, tmp_path: Path) -> None:
+    start(KEEPS_PYTHONS_LOCK)
+    frozen = InstanceWatch(tmp_path, 1, 60, beat_limit_s=0.8, poll_s=0.02, pause_s=0.5)
+
+    async def scenario() -> float:
+        await asyncio.wait_for(frozen.wait_ready(), 20)
+        failed = asyncio.create_task(frozen.wait_failed())
+        await asyncio.sleep(0)
+        time.sleep(1)  # this process is frozen, too
+        thawed = time.monotonic()
+        await asyncio.wait_for(failed, 20)
+        return time.monotonic() - thawed
+
+    assert asyncio.run(scenario()) >= 0.8
+
+
 def test_one_that_loads_may_be_silent_but_is_not_ready(start: Start, tmp_path: Path) -> None:
     start(LOADS_WITHOUT_A_BEAT)
     assert kept_serving(watch(tmp_path, beat_limit_s=0.05), 0.5)

@@ -62,6 +62,11 @@ def test_ports_and_addresses_come_from_the_settings() -> None:
     assert {"--grpc-address=127.0.0.1", "--http-address=127.0.0.1", "--metrics-address=127.0.0.1"} <= set(line)
 
 
+def test_an_ipv6_address_is_written_as_each_server_wants_it() -> None:
+    line = command(Settings(triton_host="::1"))
+    assert {"--grpc-address=[::1]", "--http-address=ipv6:::1", "--metrics-address=ipv6:::1"} <= set(line)
+
+
 def test_shared_memory_regions_carry_the_prefix_and_the_planned_size() -> None:
     assert "--backend-config=python,shm-region-prefix-name=parakeet_x_" in command(Settings())
     assert f"--backend-config=python,shm-default-byte-size={64 * 2**20}" in command(Settings())
