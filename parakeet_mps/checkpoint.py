@@ -1,20 +1,25 @@
-"""`MODEL` -> a checkpoint on this machine's disk: a `.nemo` file, or one downloaded from the Hugging Face Hub once.
+"""`MODEL` -> a checkpoint on this machine's disk: a `.nemo` file, or one downloaded from the Hugging Face Hub or S3.
 
-A downloaded model is kept and used without asking the Hub again, so that a restart needs no network and never changes
-the model. Write `owner/name@revision` to have another version.
+A model of the Hub is downloaded once and used without asking the Hub again, so that a restart needs no network and
+never changes the model; write `owner/name@revision` to have another version. S3 is asked at every start whether its
+object has changed.
 
 Usage: python -m parakeet_mps.checkpoint     (settings come from the environment; prints the path)
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from parakeet_mps import logs
 from parakeet_mps.settings import SettingError, Settings
+
+_log = logging.getLogger("checkpoint")
 
 ROOT = Path(__file__).resolve().parent.parent
 PATTERN = "*.nemo"
@@ -31,8 +36,11 @@ def resolve(model: str, cache: Path, *, root: Path = ROOT, endpoint: str | None 
     """Return the absolute path of the checkpoint that `model` names.
 
     A file is looked for from the working directory, then from `root`; a Hugging Face name (`owner/name` or
-    `owner/name@revision`) in `cache`, then at `endpoint` (default: `HF_ENDPOINT`). Raises `CheckpointNotFoundError`.
+    `owner/name@revision`) in `cache`, then at `endpoint` (default: `HF_ENDPOINT`); an object of S3 at S3, then in
+    `cache`. Raises `CheckpointNotFoundError`.
     """
+    if model.startswith("s3://"):
+        return _from_s3(model, cache)
     places = [Path(model).expanduser().absolute(), root / model]
     for place in places:
         if place.is_file():
@@ -41,10 +49,20 @@ def resolve(model: str, cache: Path, *, root: Path = ROOT, endpoint: str | None 
     if model.endswith(".nemo") or hub_name is None:
         looked = " or ".join(sorted({str(place) for place in places}))
         raise CheckpointNotFoundError(
-            f"MODEL={model!r} is no file: looked for {looked}. Give a .nemo file or a Hugging Face name (owner/name)"
+            f"MODEL={model!r} is no file: looked for {looked}. "
+            "Give a .nemo file, a Hugging Face name (owner/name) or s3://bucket/key.nemo"
         )
     repository, revision = hub_name["repository"], hub_name["revision"]
     return _cached(repository, revision, cache) or _download(repository, revision, cache, endpoint)
+
+
+def _from_s3(url: str, cache: Path) -> Path:
+    from parakeet_mps import s3  # here, so that no other start waits for boto3
+
+    try:
+        return s3.ObjectCache(s3.connect(os.environ), cache / "s3").fetch(s3.Location.parse(url))
+    except s3.ObjectUnavailableError as error:
+        raise CheckpointNotFoundError(f"MODEL={url!r} {error}") from error
 
 
 def _cached(repository: str, revision: str | None, cache: Path) -> Path | None:
@@ -111,6 +129,8 @@ def main(environ: Mapping[str, str]) -> int:
     """Print the checkpoint's path; exit status 2 and one line on standard error when there is none."""
     try:
         settings = Settings.from_env(environ)
+        logs.configure("warning", settings.log_format)  # the libraries tell of every request
+        _log.setLevel(settings.log_level.upper())
         path = resolve(settings.model, Path(settings.model_cache).expanduser())
     except (SettingError, CheckpointNotFoundError) as error:
         sys.stderr.write(f"checkpoint: {error}\n")
