@@ -7,6 +7,8 @@ import hashlib
 from pathlib import Path
 from typing import IO
 
+from parakeet_mps.file_lock import remove_unless_held
+
 
 class RunFolderInUseError(RuntimeError):
     """Another service runs from this folder."""
@@ -44,6 +46,11 @@ class RunFolder:
         """Start of the names of Triton's own regions among them."""
         return f"{self.shm_prefix}triton_"
 
+    @property
+    def audio_prefix(self) -> str:
+        """Start of the names of the regions in which the gateway lays audio down for Triton."""
+        return f"{self.shm_prefix}audio_"
+
     def acquire(self) -> IO[str]:
         """Make the folder and lock it for as long as the returned file stays open. Raises `RunFolderInUseError`."""
         self.root.mkdir(parents=True, exist_ok=True)
@@ -62,9 +69,16 @@ class RunFolder:
         self._remove(self.triton_shm_prefix)
 
     def remove_shared_memory(self) -> None:
-        """Unlink all shared-memory regions of this service, once nothing of it runs."""
+        """Unlink this service's regions, but for those that a living gateway holds.
+
+        Triton's Python backend leaves its regions when it is killed.
+        """
         self._remove(self.shm_prefix)
+
+    def remove_audio_memory(self) -> None:
+        """Unlink the regions that gateway workers left when they were killed."""
+        self._remove(self.audio_prefix)
 
     def _remove(self, prefix: str) -> None:
         for region in self._shared_memory.glob(f"{prefix}*"):
-            region.unlink(missing_ok=True)
+            remove_unless_held(region)

@@ -43,7 +43,12 @@ class Settings:
     triton_host: str = _setting("127.0.0.1", "Address the local Triton listens on.")
     triton_http_port: int = _setting(8000, "HTTP port of the local Triton.", minimum=1, maximum=65535)
     triton_metrics_port: int = _setting(8003, "Metrics port of the local Triton.", minimum=1, maximum=65535)
-    model: str = _setting("models/demo.nemo", "A `.nemo` file, a Hugging Face name, or `s3://bucket/key.nemo`.")
+    audio_transport: str = _setting(
+        "auto",
+        "How audio reaches Triton: `shm` is shared memory, `grpc` inside requests, `auto` the first that works.",
+        choices=("auto", "shm", "grpc"),
+    )
+    model: str = _setting("models/demo.nemo", "A `.nemo` file, or a Hugging Face name to download.")
     model_cache: str = _setting("~/.cache/parakeet-mps", "Folder for downloaded models.")
     cuda_visible_devices: str | None = _setting(None, "GPUs to use, as CUDA reads it; empty means none.")
     mps: str = _setting("auto", "CUDA MPS: `auto` uses it when there is an NVIDIA GPU.", choices=("auto", "on", "off"))

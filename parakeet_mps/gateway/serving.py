@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from parakeet_mps import logs
 from parakeet_mps.api_keys import read_keys
+from parakeet_mps.run_folder import RunFolder
 from parakeet_mps.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def build_app(environ: Mapping[str, str], transcriber: Transcriber | None = None
 
     from parakeet_mps.gateway.admission import Admission
     from parakeet_mps.gateway.app import create_app
+    from parakeet_mps.gateway.audio_transport import AudioTransport
     from parakeet_mps.gateway.metrics import Metrics
     from parakeet_mps.gateway.triton import TritonTranscriber
     from parakeet_mps.gateway.worker_files import shared_folder
@@ -40,19 +42,28 @@ def build_app(environ: Mapping[str, str], transcriber: Transcriber | None = None
     torch.set_num_threads(1)  # the workers are the parallelism
     metrics = Metrics(shared_folder(environ.get(METRICS_FOLDER)))
     admission = Admission(settings.max_in_flight, settings.run_path / "admission")
-    return create_app(settings, transcriber or TritonTranscriber(settings.triton_url), metrics, admission)
+    if transcriber is None:
+        transcriber = TritonTranscriber(settings.triton_url, AudioTransport.of(settings, metrics.sent_audio))
+    return create_app(settings, transcriber, metrics, admission)
 
 
 def serve(app: str) -> None:
     """Run all workers in the foreground, each with the `app` that it imports. Raises `SettingError`."""
-    import uvicorn
-
     settings = Settings.from_env(os.environ)
     read_keys(settings)  # unfit ones are refused here, once
     logs.configure(settings.log_level, settings.log_format)
     _allow_many_connections()
     os.environ[METRICS_FOLDER] = str(settings.run_path / "metrics")
     shutil.rmtree(os.environ[METRICS_FOLDER], ignore_errors=True)
+    try:
+        _run(app, settings)
+    finally:
+        RunFolder(settings.run_path).remove_audio_memory()  # of workers that were killed
+
+
+def _run(app: str, settings: Settings) -> None:
+    import uvicorn
+
     uvicorn.run(
         app,
         host=settings.host,

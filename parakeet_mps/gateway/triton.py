@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import numpy as np
 import torch
-from tritonclient.grpc import InferInput
+from tritonclient.grpc import InferInput, InferResult
 from tritonclient.grpc.aio import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
 from parakeet_mps.contract import (
     ASR_MODEL,
-    AUDIO_INPUT,
     BAD_UTTERANCE,
     HOTWORDS_FAULT,
     HOTWORDS_INPUT,
@@ -31,6 +31,7 @@ from parakeet_mps.errors import (
     UnavailableError,
     UnreachableError,
 )
+from parakeet_mps.gateway.audio_transport import FORGOTTEN, AudioTransport
 
 RECONNECT_MS = 200
 """Pause between two attempts to connect."""
@@ -57,19 +58,18 @@ _EXPIRED_MARK = "timeout expired"
 class TritonTranscriber:
     """A `Transcriber` over one gRPC channel. Connects on first use, in the event loop that uses it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, audio: AudioTransport | None = None) -> None:
         self._url = url
+        self._audio = audio or AudioTransport()
         self._connected: InferenceServerClient | None = None
 
     async def transcribe(self, waveform: torch.Tensor, timeout_s: float, hotwords: Sequence[str] = ()) -> Recognition:
         """See `Transcriber`. Triton drops the request from its queue once `timeout_s` is over."""
         try:
-            result = await self._client.infer(
-                ASR_MODEL,
-                [_audio_input(waveform), _hotwords_input(hotwords)],
-                timeout=int(timeout_s * 1e6),
-                client_timeout=timeout_s,
-            )
+            async with asyncio.timeout(timeout_s):
+                result = await self._infer_known(waveform, timeout_s, hotwords)
+        except TimeoutError:
+            raise DeadlineError("The recogniser did not answer in time.") from None
         except InferenceServerException as error:
             known = known_failure(error)
             if known is None:
@@ -94,8 +94,27 @@ class TritonTranscriber:
     async def close(self) -> None:
         """Close the channel."""
         if self._connected is not None:
+            await self._audio.close(self._connected)
             await self._connected.close()
             self._connected = None
+
+    async def _infer_known(self, waveform: torch.Tensor, timeout_s: float, hotwords: Sequence[str]) -> InferResult:
+        try:
+            return await self._infer(waveform, timeout_s, hotwords)
+        except InferenceServerException as error:
+            if FORGOTTEN not in (error.message() or "").lower():
+                raise
+        self._audio.forgotten()  # Triton has restarted
+        return await self._infer(waveform, timeout_s, hotwords)
+
+    async def _infer(self, waveform: torch.Tensor, timeout_s: float, hotwords: Sequence[str]) -> InferResult:
+        async with self._audio.carry(waveform, self._client) as audio:
+            return await self._client.infer(
+                ASR_MODEL,
+                [audio, _hotwords_input(hotwords)],
+                timeout=int(timeout_s * 1e6),
+                client_timeout=timeout_s,
+            )
 
     @property
     def _client(self) -> InferenceServerClient:
@@ -112,13 +131,6 @@ class TritonTranscriber:
             ("grpc.max_reconnect_backoff_ms", RECONNECT_MS),
             ("grpc.enable_http_proxy", 0),
         ]
-
-
-def _audio_input(waveform: torch.Tensor) -> InferInput:
-    batch = waveform.unsqueeze(0).numpy()
-    audio = InferInput(AUDIO_INPUT, batch.shape, "FP32")
-    audio.set_data_from_numpy(batch)
-    return audio
 
 
 def _hotwords_input(hotwords: Sequence[str]) -> InferInput:
