@@ -48,7 +48,7 @@ class Settings:
         "How audio reaches Triton: `shm` is shared memory, `grpc` inside requests, `auto` the first that works.",
         choices=("auto", "shm", "grpc"),
     )
-    model: str = _setting("models/demo.nemo", "A `.nemo` file, or a Hugging Face name to download.")
+    model: str = _setting("models/demo.nemo", "A `.nemo` file, a Hugging Face name, or `s3://bucket/key.nemo`.")
     model_cache: str = _setting("~/.cache/parakeet-mps", "Folder for downloaded models.")
     cuda_visible_devices: str | None = _setting(None, "GPUs to use, as CUDA reads it; empty means none.")
     mps: str = _setting("auto", "CUDA MPS: `auto` uses it when there is an NVIDIA GPU.", choices=("auto", "on", "off"))
