@@ -16,12 +16,16 @@ from parakeet_mps.model_config import ConfigError, Locations, write_repository
 from parakeet_mps.plan import make_plan
 from parakeet_mps.run_folder import RunFolder
 from parakeet_mps.settings import SettingError, Settings
+from parakeet_mps.usage import HELP, help_text
 
 ROOT = Path(__file__).resolve().parent
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     """Configure the run folder; exit status 2 and one line when a setting or the machine does not allow it."""
+    if HELP.intersection(arguments):
+        sys.stdout.write(help_text("python auto_config.py [CHECKPOINT]", "Look at the machine, choose, and say why."))
+        return 0
     try:
         settings = Settings.from_env(environ)
         run = RunFolder(settings.run_path)

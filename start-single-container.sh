@@ -2,7 +2,7 @@
 # Start the whole service on this machine: MPS, Triton and the gateway; when one dies, all are restarted in order.
 # The same script runs in the container and, from a virtual environment, on a laptop.
 #
-# Usage: ./start-single-container.sh     (settings come from the environment, see the README)
+# Usage: ./start-single-container.sh [--help]     (settings come from the environment, --help lists them)
 set -Eeuo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -42,10 +42,10 @@ _main() {
     local python
     python="$(choose_python)"
     check_python "$python"
-    check_shared_memory /dev/shm
+    [ "$#" -gt 0 ] || check_shared_memory /dev/shm
     cd "$ROOT"
     # exec: the supervisor gets the signals itself and, as process 1, collects ended processes.
-    exec "$python" -m parakeet_mps.service
+    exec "$python" -m parakeet_mps.service "$@"
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then

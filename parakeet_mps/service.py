@@ -27,6 +27,7 @@ from parakeet_mps.settings import SettingError, Settings
 from parakeet_mps.supervisor import Restarts, Unit, first_of, supervise
 from parakeet_mps.triton_server import TritonNotFoundError, reached_at
 from parakeet_mps.units import ROOT, gateway_services, recogniser_services
+from parakeet_mps.usage import answered
 from parakeet_mps.wedge import History, Journal, Sentinel
 
 LOG = logging.getLogger("supervisor")
@@ -115,4 +116,5 @@ def main(environ: Mapping[str, str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(os.environ))
+    status = answered(sys.argv[1:], "start-single-container.sh", "Start the whole service on this machine.")
+    sys.exit(main(os.environ) if status is None else status)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from parakeet_mps.contract import MAX_PIECE_S
 
@@ -101,6 +102,9 @@ class Settings:
     )
     log_level: str = _setting("info", "Log level.", choices=("debug", "info", "warning", "error"))
     log_format: str = _setting("text", "Log lines: `text`, or `json` objects.", choices=("text", "json"))
+    otel_exporter_otlp_endpoint: str = _setting(
+        "", "Collector of traces (OTLP over HTTP), such as `http://localhost:4318`; empty means no traces.", url=True
+    )
     api_keys: str = _setting("", "Keys that may use the API, comma separated; empty means everybody may.", secret=True)
     api_keys_file: str = _setting("", "File of further keys, one a line; read again when it changes.")
     open_health: str = _setting("on", "Whether `/health` is open to those without a key.", choices=("on", "off"))
@@ -122,6 +126,12 @@ class Settings:
     def run_path(self) -> Path:
         """`run_dir` as an absolute path."""
         return Path(self.run_dir).expanduser().absolute()
+
+    @property
+    def traces_url(self) -> str | None:
+        """Where traces are sent to; None when there are none."""
+        endpoint = self.otel_exporter_otlp_endpoint
+        return f"{endpoint.rstrip('/')}/v1/traces" if endpoint else None
 
     @property
     def triton_grpc_port(self) -> int:
@@ -163,6 +173,8 @@ def _parse(name: str, raw: str, default: Any, limits: Mapping[str, Any]) -> Any:
         return _parse_int(name, raw.strip(), limits)
     if limits.get("address") and not _is_address(raw.strip()):
         raise SettingError(f"{name}={raw!r} is not allowed: use host:port, such as {default}")
+    if limits.get("url") and not _is_url(raw.strip()):
+        raise SettingError(f"{name}={raw!r} is not allowed: use http://host:port or https://host:port")
     choices = limits.get("choices")
     if choices and raw.strip().lower() not in choices:
         raise SettingError(f"{name}={raw!r} is not allowed: use one of {', '.join(choices)}")
@@ -172,6 +184,11 @@ def _parse(name: str, raw: str, default: Any, limits: Mapping[str, Any]) -> Any:
 def _is_address(text: str) -> bool:
     host, _, port = text.rpartition(":")
     return bool(host) and "/" not in text and port.isascii() and port.isdigit() and 0 < int(port) < 65536
+
+
+def _is_url(text: str) -> bool:
+    parts = urlsplit(text)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query
 
 
 def _parse_int(name: str, raw: str, limits: Mapping[str, Any]) -> int:

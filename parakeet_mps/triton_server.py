@@ -65,6 +65,7 @@ def server_command(
         f"--backend-config=python,shm-default-byte-size={plan.shm_region_mb.value * 2**20}",
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
         *_addresses(settings),
+        *trace_flags(settings),
         *_quiet(settings),
         "--metrics-config=summary_latencies=true",  # quantiles of the time in the queue and at work
         # A second copy of the audio in pinned memory gains nothing: the Python backend reads it from shared memory.
@@ -125,6 +126,22 @@ def _addresses(settings: Settings) -> list[str]:
 def _quiet(settings: Settings) -> list[str]:
     info = "true" if settings.log_level == "debug" else "false"
     return [f"--log-info={info}", "--log-format=ISO8601"]
+
+
+def trace_flags(settings: Settings) -> list[str]:
+    """Requests that carry the gateway's trace are traced, whatever the rate; the rate spares the other ones.
+
+    https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/user_guide/trace.html
+    """
+    if settings.traces_url is None:
+        return []
+    own = {"url": settings.traces_url, "resource": "service.name=tritonserver"}
+    return [
+        "--trace-config=mode=opentelemetry",
+        "--trace-config=level=TIMESTAMPS",
+        f"--trace-config=rate={2**31 - 1}",
+        *(f"--trace-config=opentelemetry,{name}={value}" for name, value in own.items()),
+    ]
 
 
 def _gpu_flags(plan: Plan) -> list[str]:

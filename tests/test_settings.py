@@ -39,6 +39,8 @@ def test_a_count_may_be_left_to_the_planner() -> None:
         ("TRITON_URL", "triton", "host:port"),
         ("TRITON_URL", "http://triton:8001", "host:port"),
         ("TRITON_URL", "triton:99999", "host:port"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4318", "http://host:port"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://", "http://host:port"),
     ],
 )
 def test_a_bad_value_is_refused_with_variable_value_and_what_is_allowed(

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 import uuid
+from contextlib import AbstractContextManager, nullcontext
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
@@ -55,7 +56,8 @@ class _Exchange:
     async def run(self, app: ASGIApp, receive: Receive, metrics: Metrics) -> None:
         metrics.began(is_work=self._is_work)
         try:
-            await app(self._scope, self._receive_timing(receive, metrics), self._send_noting)
+            with self._traced(metrics):
+                await app(self._scope, self._receive_timing(receive, metrics), self._send_noting)
         except asyncio.CancelledError:
             await self._answer(failures.response(UnavailableError("The server was stopped; try again later.")), receive)
         except Exception:  # noqa: BLE001  the last resort
@@ -70,6 +72,11 @@ class _Exchange:
         metrics.ended(account, self._endpoint, status, reason, is_work=self._is_work)
         _log_line(account, self._method, self._endpoint, status, reason)
 
+    def _traced(self, metrics: Metrics) -> AbstractContextManager[None]:
+        if not self._is_work:
+            return nullcontext()
+        return metrics.tracer.request(self._scope["path"], self._account, Headers(scope=self._scope))
+
     def _receive_timing(self, receive: Receive, metrics: Metrics) -> Receive:
         """Return `receive`; notes how long the body of a transcription takes to come in."""
         if not self._is_work:
@@ -78,7 +85,7 @@ class _Exchange:
         async def receive_timing() -> Message:
             message = await receive()
             if message["type"] == "http.request" and not message.get("more_body", False):
-                metrics.took("upload", self._account.seconds)
+                metrics.uploaded(self._account.seconds)
             return message
 
         return receive_timing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -57,6 +58,7 @@ def create_app(
         admission.close()
         decoder.close()
         await transcriber.close()
+        await asyncio.to_thread(metrics.tracer.close)
 
     app = FastAPI(
         title="parakeet-mps",

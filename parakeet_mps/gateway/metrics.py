@@ -8,6 +8,7 @@ since the library reads it when it is imported. Without it the metrics are those
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from parakeet_mps.gateway.account import Account, Outcome
 from parakeet_mps.gateway.catalogue import MODEL_ID
 from parakeet_mps.gateway.latency_window import LatencyWindow
 from parakeet_mps.gateway.stopwatch import Stopwatch
+from parakeet_mps.gateway.tracing import Tracer
 
 STAGES = ("upload", "decode", "inference", "render")
 TRANSPORTS = ("shm", "grpc")
@@ -32,10 +34,14 @@ _RTFX = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, _INF)
 
 
 class Metrics:
-    """Counts and times of everything that one worker does; `folder` is shared by all workers."""
+    """Counts and times of everything that one worker does; `folder` is shared by all workers.
 
-    def __init__(self, folder: Path | None = None) -> None:
+    What is timed is traced, too.
+    """
+
+    def __init__(self, folder: Path | None = None, tracer: Tracer | None = None) -> None:
         self.folder = folder
+        self.tracer = tracer or Tracer()
         self.registry = CollectorRegistry()
         self.window = LatencyWindow(folder)
         self._count_requests(self.registry)
@@ -150,9 +156,13 @@ class Metrics:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time one stage of a transcription, also for the account of the current request."""
-        with self.stopwatch(name) as stopwatch, stopwatch.running():
-            yield
+        """Time one stage of a transcription, also for the account and the trace of the current request."""
+        stopwatch = Stopwatch()
+        try:
+            with self.tracer.span(name), stopwatch.running():
+                yield
+        finally:
+            self._took(name, stopwatch.seconds)
 
     @contextmanager
     def stopwatch(self, name: str) -> Iterator[Stopwatch]:
@@ -161,10 +171,16 @@ class Metrics:
         try:
             yield stopwatch
         finally:
-            self.took(name, stopwatch.seconds)
+            self._took(name, stopwatch.seconds)
+            self.tracer.past(name, stopwatch.began_ns, stopwatch.ended_ns)
 
-    def took(self, stage: str, seconds: float) -> None:
-        """Note the time of a stage, also in the account of the current request."""
+    def uploaded(self, seconds: float) -> None:
+        """Note that the body of the current request has come in, `seconds` after the request began."""
+        now_ns = time.time_ns()
+        self._took("upload", seconds)
+        self.tracer.past("upload", now_ns - int(seconds * 1e9), now_ns)
+
+    def _took(self, stage: str, seconds: float) -> None:
         self._stages.labels(stage).observe(seconds)
         account.current().add_stage(stage, seconds)
 

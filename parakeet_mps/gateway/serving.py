@@ -36,11 +36,12 @@ def build_app(environ: Mapping[str, str], transcriber: Transcriber | None = None
     from parakeet_mps.gateway.app import create_app
     from parakeet_mps.gateway.audio_transport import AudioTransport
     from parakeet_mps.gateway.metrics import Metrics
+    from parakeet_mps.gateway.tracing import tracer_of
     from parakeet_mps.gateway.triton import TritonTranscriber
     from parakeet_mps.gateway.worker_files import shared_folder
 
     torch.set_num_threads(1)  # the workers are the parallelism
-    metrics = Metrics(shared_folder(environ.get(METRICS_FOLDER)))
+    metrics = Metrics(shared_folder(environ.get(METRICS_FOLDER)), tracer_of(settings))
     admission = Admission(settings.max_in_flight, settings.run_path / "admission")
     if transcriber is None:
         transcriber = TritonTranscriber(settings.triton_url, AudioTransport.of(settings, metrics.sent_audio))

@@ -32,6 +32,7 @@ from parakeet_mps.errors import (
     UnreachableError,
 )
 from parakeet_mps.gateway.audio_transport import FORGOTTEN, AudioTransport
+from parakeet_mps.gateway.tracing import outgoing_headers
 
 RECONNECT_MS = 200
 """Pause between two attempts to connect."""
@@ -114,6 +115,7 @@ class TritonTranscriber:
                 [audio, _hotwords_input(hotwords)],
                 timeout=int(timeout_s * 1e6),
                 client_timeout=timeout_s,
+                headers=outgoing_headers.get(),
             )
 
     @property
