@@ -130,12 +130,3 @@ def test_local_attention_is_baked_in_and_hears_the_same() -> None:
         assert transcribe(container.url) == SAMPLE_TEXT
     finally:
         container.remove()
-
-
-def test_with_dockers_little_shared_memory_it_serves_and_says_what_to_do() -> None:
-    container = Container.run("parakeet-mps:latest", *WORKERS)
-    try:
-        container.wait_healthy()
-        assert "give the container more --shm-size" in container.logs()
-    finally:
-        container.remove()
