@@ -61,8 +61,8 @@ class Sentinel:
 class History:
     """The events beside the sentinel at `sentinel`, oldest first: one JSON object a line, bounded in size.
 
-    Keys: `at` (ISO 8601, UTC), `event` (wedge, recovery, give_up or leftover), `who`, `why`, and `seconds` from the
-    first failure to this event (null for a wedge).
+    Keys: `at` (ISO 8601, UTC), `event`, `who`, `why`, and `seconds` from the first failure to this event (or null).
+    Events: wedge and recovery of the recognisers, failure and restart of the gateway, give_up of either, and leftover.
     """
 
     def __init__(self, sentinel: Path, most_bytes: int = MOST_HISTORY_BYTES) -> None:
@@ -97,6 +97,7 @@ class Journal:
         self, history: History, sentinel: Sentinel | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._history, self._sentinel, self._clock = history, sentinel, clock
+        self._failure, self._recovery = ("wedge", "recovery") if sentinel else ("failure", "restart")
         self._first: tuple[float, str, str] | None = None
 
     def clear_leftover(self) -> None:
@@ -113,7 +114,7 @@ class Journal:
         if self._sentinel:
             sentinel = self._sentinel
             self._note(lambda: sentinel.mark(who, why))
-        self._note(lambda: self._history.record("wedge", who, why))
+        self._note(lambda: self._history.record(self._failure, who, why))
 
     def recovered(self) -> float | None:
         """Note that the unit serves; return the seconds since its first failure, None when there was none."""
@@ -121,7 +122,7 @@ class Journal:
             return None
         (began, who, why), self._first = self._first, None
         seconds = self._clock() - began
-        self._note(lambda: self._history.record("recovery", who, why, seconds))
+        self._note(lambda: self._history.record(self._recovery, who, why, seconds))
         self._clear()
         return seconds
 

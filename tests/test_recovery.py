@@ -252,8 +252,8 @@ def test_a_gateway_that_fails_is_restarted_alone(service: Running) -> None:
     service.until_ready(ready + 1)
     assert [stub.pid for stub in service.pulses()] == [stub.pid for stub in stubs]
     assert [(event["event"], event["who"]) for event in service.events()[before:]] == [
-        ("wedge", "gateway"),
-        ("recovery", "gateway"),
+        ("failure", "gateway"),
+        ("restart", "gateway"),
     ]
 
 

@@ -39,12 +39,12 @@ class TritonPythonModel:
         from parakeet_mps.instance_metrics import InstanceMetrics
 
         self._contract, self._utterance_error = contract, UtteranceError
+        path, device, threads = settings["model_path"], settings["device"], int(settings["torch_threads"])
         with loading_turn(settings["load_lock"]):
-            threads = int(settings["torch_threads"])
-            self._recognizer = Recognizer.load(settings["model_path"], settings["device"], threads=threads)
+            self._recognizer = Recognizer.load(path, device, threads=threads)
         counters = getattr(self._recognizer, "counters", dict)
         self._metrics = InstanceMetrics(pb_utils.MetricFamily, args["model_instance_name"], settings, counters)
-        self._heartbeat.serve(device_probe(settings["device"]))
+        self._heartbeat.serve(device_probe(device))
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """Return one response per request: the recognition, or an error that is this request's alone."""
@@ -80,9 +80,8 @@ class TritonPythonModel:
     def _respond(self, outcome: Any) -> Any:
         if isinstance(outcome, self._contract.Recognition):
             document = torch.frombuffer(bytearray(outcome.to_json()), dtype=torch.uint8)
-            return pb_utils.InferenceResponse(
-                [pb_utils.Tensor.from_dlpack(self._contract.RECOGNITION_OUTPUT, document)]
-            )
+            output = pb_utils.Tensor.from_dlpack(self._contract.RECOGNITION_OUTPUT, document)
+            return pb_utils.InferenceResponse([output])
         if isinstance(outcome, self._utterance_error):
             message = f"{self._contract.BAD_UTTERANCE}{outcome}"
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(message, pb_utils.TritonError.INVALID_ARG))
