@@ -34,6 +34,9 @@ GPU_EXECUTE_S = 30
 CPU_EXECUTE_S = 600
 """A batch of 16 pieces of 60 s, by 0.6 B parameters on two cores, takes some minutes."""
 
+LEAST_QUEUE_SIZE = 256
+"""Pieces that may wait when gateways elsewhere, of which nothing is known here, send them."""
+
 SHM_SHARE = 0.5
 """Part of the shared memory that Triton's regions may take at start; they grow with the audio in flight."""
 
@@ -116,7 +119,7 @@ def make_plan(settings: Settings, hardware: Hardware, weights_mb: int = DEFAULT_
         max_batch_size=Choice(settings.max_batch_size, "MAX_BATCH_SIZE"),
         preferred_batch_sizes=_preferred_batch_sizes(settings),
         batch_delay_ms=_batch_delay(settings),
-        max_queue_size=Choice(settings.max_queue_size, "MAX_QUEUE_SIZE; Triton refuses more at once"),
+        max_queue_size=_max_queue_size(settings, _pieces_in_flight(settings, instances.value).value),
         queue_timeout_s=Choice(settings.request_timeout_s, "REQUEST_TIMEOUT_S; nobody waits for the answer after that"),
         execute_limit_s=_execute_limit(settings, gpu),
         piece_s=_piece_s(settings, gpu),
@@ -269,6 +272,14 @@ def _pieces_in_flight(settings: Settings, instances: int) -> Choice[int]:
     if settings.pieces_in_flight != AUTO:
         return Choice(settings.pieces_in_flight, "PIECES_IN_FLIGHT")
     return Choice(instances, "one for each recogniser; more would queue in front of other requests")
+
+
+def _max_queue_size(settings: Settings, pieces_in_flight: int) -> Choice[int]:
+    if settings.max_queue_size != AUTO:
+        return Choice(settings.max_queue_size, "MAX_QUEUE_SIZE; Triton refuses more at once")
+    admitted = settings.max_in_flight * pieces_in_flight + settings.gateway_workers
+    why = "all that this machine's gateway admits and its health checks, or those of others"
+    return Choice(max(LEAST_QUEUE_SIZE, admitted), f"{why}; Triton refuses more at once")
 
 
 def _shm_region(settings: Settings, hardware: Hardware, instances: int) -> Choice[int]:

@@ -58,7 +58,9 @@ class Settings:
     batch_delay_ms: int = _setting(
         10, "How long a request may wait for company at an idle recogniser.", minimum=0, maximum=1000
     )
-    max_queue_size: int = _setting(256, "Requests that may wait in Triton; more are refused.", minimum=1, maximum=65536)
+    max_queue_size: int = _setting(
+        AUTO, "Pieces that may wait in Triton, or `auto`; more are refused.", minimum=1, maximum=65536, auto=True
+    )
     max_audio_s: int = _setting(14400, "Longest audio accepted, in seconds.", minimum=1, maximum=86400)
     piece_s: int = _setting(
         AUTO,

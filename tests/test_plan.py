@@ -135,3 +135,10 @@ def test_a_gpu_too_small_for_the_largest_batch_is_used_and_the_reason_warns() ->
 )
 def test_a_batch_may_take_as_long_as_the_device_needs(hardware: Hardware, settings: Settings, limit_s: int) -> None:
     assert make_plan(settings, hardware).execute_limit_s.value == limit_s
+
+
+@pytest.mark.parametrize("settings", [Settings(), Settings(max_in_flight=1000), Settings(pieces_in_flight=32)])
+def test_triton_queues_every_piece_that_the_gateway_admits(settings: Settings) -> None:
+    plan = make_plan(settings, gpu_machine())
+    assert plan.max_queue_size.value >= settings.max_in_flight * plan.pieces_in_flight.value + settings.gateway_workers
+    assert make_plan(dataclasses.replace(settings, max_queue_size=7), gpu_machine()).max_queue_size.value == 7
