@@ -24,6 +24,10 @@ NVIDIA_HOME = Path("/opt/tritonserver")
 BUNDLING_PACKAGE = "pytriton"
 STUB = "triton_python_backend_stub"
 
+CONNECTION_AGE_S = 60
+"""Gateways elsewhere have their connections ended after this time, once what is on them has been answered: then they
+look the server's name up again, and so find servers that were added. https://grpc.io/docs/guides/keepalive/"""
+
 EXIT_TIMEOUT_S = 5
 """Time Triton waits for requests in flight when it ends. The gateway ends first, so there should be none."""
 
@@ -65,6 +69,7 @@ def server_command(
         f"--backend-config=python,shm-default-byte-size={plan.shm_region_mb.value * 2**20}",
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
         *_addresses(settings),
+        *([f"--grpc-max-connection-age={CONNECTION_AGE_S * 1000}"] if settings.role == "triton" else []),
         *trace_flags(settings),
         *_quiet(settings),
         "--metrics-config=summary_latencies=true",  # quantiles of the time in the queue and at work

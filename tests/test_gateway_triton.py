@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import grpc
 import pytest
 import torch
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 from parakeet_mps.contract import BAD_UTTERANCE, HOTWORDS_FAULT
@@ -69,3 +71,30 @@ async def test_without_a_server_nothing_hangs(unused_url: str) -> None:
     with pytest.raises(UnreachableError):
         await transcriber.transcribe(torch.zeros(16_000), timeout_s=5)
     await transcriber.close()
+
+
+class CountingTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
+    """A gRPC server on a port of its own that counts how often it is asked whether it is live."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.server = grpc.aio.server()
+        self.port = self.server.add_insecure_port("127.0.0.1:0")
+        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self.server)
+
+    async def ServerLive(self, request: object, context: object) -> service_pb2.ServerLiveResponse:  # noqa: N802
+        self.asked += 1
+        return service_pb2.ServerLiveResponse(live=True)
+
+
+@pytest.mark.anyio
+async def test_requests_take_turns_among_the_servers_that_a_name_stands_for() -> None:
+    servers = [CountingTriton() for _ in range(3)]
+    for server in servers[:2]:  # the third is known, too, but does not answer
+        await server.server.start()
+    transcriber = TritonTranscriber("ipv4:" + ",".join(f"127.0.0.1:{server.port}" for server in servers))
+    assert all([await transcriber.live(timeout_s=5) for _ in range(20)])
+    assert all(server.asked >= 5 for server in servers[:2])
+    await transcriber.close()
+    for server in servers[:2]:
+        await server.server.stop(None)

@@ -62,6 +62,11 @@ def test_ports_and_addresses_come_from_the_settings() -> None:
     assert {"--grpc-address=127.0.0.1", "--http-address=127.0.0.1", "--metrics-address=127.0.0.1"} <= set(line)
 
 
+def test_gateways_elsewhere_connect_anew_from_time_to_time() -> None:
+    assert "--grpc-max-connection-age=60000" in command(Settings(role="triton"))
+    assert not any("connection-age" in word for word in command(Settings()))
+
+
 def test_an_ipv6_address_is_written_as_each_server_wants_it() -> None:
     line = command(Settings(triton_host="::1"))
     assert {"--grpc-address=[::1]", "--http-address=ipv6:::1", "--metrics-address=ipv6:::1"} <= set(line)

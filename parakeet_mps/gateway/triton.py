@@ -124,8 +124,10 @@ class TritonTranscriber:
             self._connected = InferenceServerClient(self._url, channel_args=self._channel_args())
         return self._connected
 
-    def _channel_args(self) -> list[tuple[str, int]]:
+    def _channel_args(self) -> list[tuple[str, int | str]]:
         return [
+            # A name may stand for several Tritons: requests take turns among those that answer.
+            ("grpc.lb_policy_name", "round_robin"),
             ("grpc.max_send_message_length", _MESSAGE_BYTES),
             ("grpc.max_receive_message_length", _MESSAGE_BYTES),
             # While a channel pauses between two attempts to connect, every request fails at once: let it pause little.
