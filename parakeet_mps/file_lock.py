@@ -9,25 +9,23 @@ import fcntl
 import os
 from pathlib import Path
 
+_FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
-def hold(path: Path, flags: int = 0) -> int | None:
+
+def hold(path: Path) -> int | None:
     """Open and lock the file and return its descriptor, with which the lock ends.
 
-    None when another process holds the file, or it is gone. `flags` are added to those of `os.open`, files are made
-    for this user alone. Raises `OSError`.
+    None when another process holds the file, when it is gone, or somebody else's.
     """
     try:
-        file = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
-    except FileNotFoundError:
+        return _locked(os.open(path, _FLAGS))
+    except OSError:
         return None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(file).st_nlink:  # not removed by its last holder meanwhile
-            return file
-    except BlockingIOError:
-        pass
-    os.close(file)
-    return None
+
+
+def make_held(path: Path) -> int | None:
+    """Make the file for this user alone and hold it; None when another process was faster. Raises `OSError`."""
+    return _locked(os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def remove_unless_held(path: Path) -> None:
@@ -36,3 +34,14 @@ def remove_unless_held(path: Path) -> None:
     if file is not None:
         path.unlink(missing_ok=True)
         os.close(file)
+
+
+def _locked(file: int) -> int | None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(file).st_nlink:  # not removed by its last holder meanwhile
+            return file
+    except BlockingIOError:
+        pass
+    os.close(file)
+    return None

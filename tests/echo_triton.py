@@ -65,17 +65,22 @@ def said(waveform: torch.Tensor) -> str:
 class EchoTriton:
     """A `tritonserver` on a port of its own that can be started, killed and started again."""
 
-    def __init__(self, folder: Path, instances: int = 1) -> None:
+    def __init__(self, folder: Path, instances: int = 1, model: str = MODEL) -> None:
         self.port = free_port()
         self.url = f"127.0.0.1:{self.port}"
         self.log = folder / "triton.log"
         self._folder = folder
         self._installation = find_installation(folder / "overlay")
         self._process: subprocess.Popen[bytes] | None = None
-        model = folder / "models" / "parakeet_asr"
-        (model / "1").mkdir(parents=True)
-        (model / "config.pbtxt").write_text(CONFIG % instances)
-        (model / "1" / "model.py").write_text(MODEL)
+        place = folder / "models" / "parakeet_asr"
+        (place / "1").mkdir(parents=True)
+        (place / "config.pbtxt").write_text(CONFIG % instances)
+        (place / "1" / "model.py").write_text(model)
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs."""
+        return self._process.pid if self._process else None
 
     def start(self) -> None:
         """Start it, without waiting until it is ready."""
@@ -125,9 +130,9 @@ class EchoTriton:
 
 
 @contextmanager
-def echo_triton(folder: Path, instances: int = 1) -> Iterator[EchoTriton]:
+def echo_triton(folder: Path, instances: int = 1, model: str = MODEL) -> Iterator[EchoTriton]:
     """One that is ready; killed in the end."""
-    triton = EchoTriton(folder, instances)
+    triton = EchoTriton(folder, instances, model)
     try:
         triton.start()
         triton.wait_ready()

@@ -7,7 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -152,14 +152,50 @@ def test_the_next_worker_takes_over_what_a_killed_one_left_and_wipes_it(dead_wor
     heir.close()
 
 
-def test_a_file_whose_maker_died_before_it_had_its_size_is_removed(shm: Path) -> None:
-    (shm / f"{PREFIX}stump").touch()
+def owned_by_another(path: Path) -> None:
+    os.chown(path, 1, 1)
+
+
+def readable_by_others(path: Path) -> None:
+    path.chmod(0o644)
+
+
+def too_short(path: Path) -> None:
+    os.truncate(path, 100)
+
+
+def a_link(path: Path) -> None:
+    path.rename(path.with_name("target"))
+    path.symlink_to("target")
+
+
+def nothing(path: Path) -> None:
+    """Leave it as a dead worker does."""
+
+
+@pytest.mark.parametrize(
+    ("done", "taken_over"),
+    [
+        (nothing, True),
+        pytest.param(owned_by_another, False, marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root may")),
+        (readable_by_others, False),
+        (too_short, False),
+        (a_link, False),
+    ],
+)
+def test_audio_is_never_laid_into_a_file_that_is_not_a_dead_workers(
+    done: Callable[[Path], None], taken_over: bool, shm: Path
+) -> None:
+    file = shm / f"{PREFIX}left"
+    file.touch(0o600)
+    os.truncate(file, SLOT_BYTES)
+    done(file)
     memory = AudioMemory.claim(PREFIX, WORKERS, shm)
-    assert [file.name for file in shm.iterdir()] == [memory.name]
+    assert (memory.name == file.name) is taken_over
     memory.close()
 
 
-def test_without_a_heir_the_service_removes_it_but_never_that_of_a_living_worker(tmp_path: Path, shm: Path) -> None:
+def test_without_an_heir_the_service_removes_it_but_never_that_of_a_living_worker(tmp_path: Path, shm: Path) -> None:
     run = RunFolder(tmp_path, shm)
     memory = AudioMemory.claim(run.audio_prefix, WORKERS, shm)
     (shm / f"{run.audio_prefix}left").touch()

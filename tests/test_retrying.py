@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import httpx
 import pytest
 import torch
 
@@ -14,8 +16,13 @@ from echo_triton import CRASH, EchoTriton, said
 from fakes import HELLO, FakeTranscriber
 from parakeet_mps.contract import Recognition
 from parakeet_mps.errors import AudioError, DeadlineError, LostError, UnavailableError, UnreachableError
+from parakeet_mps.gateway.app import create_app
+from parakeet_mps.gateway.audio_transport import AudioTransport
+from parakeet_mps.gateway.metrics import Metrics
 from parakeet_mps.gateway.retrying import ARRIVAL_PATIENCE_S, RetryingTranscriber
 from parakeet_mps.gateway.triton import TritonTranscriber
+from parakeet_mps.settings import Settings
+from recordings import speech
 
 WAVEFORM = torch.zeros(16_000)
 LOST, UNREACHABLE = LostError("lost"), UnreachableError("unreachable")
@@ -158,6 +165,41 @@ async def test_concurrent_requests_survive_a_server_that_is_killed_and_started_a
     await asyncio.gather(doomed, return_exceptions=True)
     assert not doomed.exception() or isinstance(doomed.exception(), UnavailableError)
     await transcriber.close()
+
+
+@pytest.mark.parametrize("audio_transport", ["shm", "grpc"])
+async def test_over_http_a_killed_server_costs_no_request_more_than_a_503(
+    audio_transport: str, triton: EchoTriton, tmp_path: Path
+) -> None:
+    settings = Settings(run_dir=str(tmp_path), audio_transport=audio_transport, wedge_sentinel=str(tmp_path / "wedged"))
+    metrics = Metrics()
+    inner = TritonTranscriber(triton.url, AudioTransport.of(settings, metrics.sent_audio))
+    transport = httpx.ASGITransport(create_app(settings, inner, metrics))
+    triton.start()
+    await asyncio.to_thread(triton.wait_ready)
+    async with httpx.AsyncClient(transport=transport, base_url="http://gateway", timeout=60) as client:
+        expected = (await post(client)).text
+        first = [asyncio.create_task(post(client)) for _ in range(8)]
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        triton.kill()
+        in_between = asyncio.create_task(post(client))
+        triton.start()
+        answers = await asyncio.gather(*first, in_between)
+        for answer in answers:
+            assert answer.text == expected if answer.status_code == 200 else "retry-after" in answer.headers
+        assert {answer.status_code for answer in answers[:8]} == {200}
+        assert answers[8].status_code in (200, 503)
+        await asyncio.to_thread(triton.wait_ready)
+        assert (await post(client)).text == expected
+        retries = re.search(r"^parakeet_retries_total (\S+)", (await client.get("/metrics")).text, re.MULTILINE)
+        assert retries
+        assert float(retries[1]) > 0
+    await inner.close()
+
+
+async def post(client: httpx.AsyncClient) -> httpx.Response:
+    files, slowly = {"file": ("x", speech())}, {"hotwords": "0.2"}
+    return await client.post("/v1/audio/transcriptions", files=files, data={"model": "parakeet-tdt"} | slowly)
 
 
 async def test_a_request_that_kills_its_recogniser_kills_two_and_no_more(tmp_path: Path, retries: list[str]) -> None:

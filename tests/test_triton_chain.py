@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -194,6 +195,13 @@ async def test_neither_what_was_said_nor_the_name_of_a_file_reaches_the_log(
         await asyncio.sleep(0.05)
     assert "smith" not in log
     assert answer.json()["text"] not in log
+
+
+async def test_audio_reaches_the_triton_of_this_machine_through_shared_memory(http: httpx.AsyncClient) -> None:
+    await upload(http, speech(SENTENCE))
+    exposition = (await http.get("/metrics")).text
+    (sent,) = re.findall(r'^parakeet_audio_sent_bytes_total\{transport="shm"\} (\S+)', exposition, re.MULTILINE)
+    assert float(sent) > 0
 
 
 async def test_the_service_is_healthy_and_lists_its_model(http: httpx.AsyncClient) -> None:

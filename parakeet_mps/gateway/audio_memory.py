@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from parakeet_mps.contract import MAX_PIECE_S, SAMPLE_RATE_HZ
-from parakeet_mps.file_lock import hold
+from parakeet_mps.file_lock import hold, make_held
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  where POSIX shared memory is
 
@@ -59,10 +59,9 @@ class AudioMemory:
         """
         for path in sorted(folder.glob(f"{prefix}*")):
             file = hold(path)
-            if file is not None and os.fstat(file).st_size >= SLOT_BYTES:
+            if file is not None and _is_fit(file):
                 return cls(path, file)
-            if file is not None:  # whoever made it died before it had its size
-                path.unlink()
+            if file is not None:
                 os.close(file)
         return cls._made(prefix, affordable_slots(_free_bytes(folder), workers), folder)
 
@@ -72,7 +71,7 @@ class AudioMemory:
             raise OSError(errno.ENOSPC, f"too little room in {folder}")
         while True:
             path = folder / f"{prefix}{secrets.token_hex(8)}"
-            file = hold(path, os.O_CREAT | os.O_EXCL)
+            file = make_held(path)
             if file is not None:  # nobody came between
                 os.ftruncate(file, slots * SLOT_BYTES)
                 return cls(path, file)
@@ -123,6 +122,12 @@ class AudioMemory:
 def affordable_slots(free_bytes: int, workers: int) -> int:
     """Return how many slots each of `workers` processes may have."""
     return min(MOST_SLOTS, int(free_bytes * SHARE_OF_FREE) // (workers * SLOT_BYTES))
+
+
+def _is_fit(file: int) -> bool:
+    """Whether a dead worker left this file, with its size set: in /dev/shm others might lay one out to read it."""
+    status = os.fstat(file)
+    return status.st_size >= SLOT_BYTES and status.st_uid == os.geteuid() and not status.st_mode & 0o077
 
 
 def _free_bytes(folder: Path) -> int:

@@ -24,6 +24,7 @@ from parakeet_mps.settings import Settings
 _log = logging.getLogger(__name__)
 
 REGISTER_TIMEOUT_S = 5.0
+UNREGISTER_TIMEOUT_S = 1.0
 UNREGISTER_TRIES = 10
 UNREGISTER_PAUSE_S = 0.1
 FORGOTTEN = "unable to find shared memory region"
@@ -130,7 +131,7 @@ async def _unregister(name: str, triton: InferenceServerClient) -> None:
     """Let Triton forget the memory; if it will not, what it keeps is empty. It still reads for requests given up."""
     for _ in range(UNREGISTER_TRIES):
         try:
-            await triton.unregister_system_shared_memory(name, client_timeout=REGISTER_TIMEOUT_S)
+            await triton.unregister_system_shared_memory(name, client_timeout=UNREGISTER_TIMEOUT_S)
         except InferenceServerException as error:
             if error.status() in _NO_ANSWER:
                 return
