@@ -314,7 +314,7 @@ def test_autoscalers_ask_for_metrics_that_are_exported_and_adapted(objects: list
     values = yaml.safe_load((KUBERNETES / "prometheus-adapter-values.yaml").read_text())
     adapted = {rule["seriesQuery"].partition("{")[0] for rule in values["rules"]["custom"]}
     tritons_own = {"nv_inference_pending_request_count"}
-    exported = shown_samples(tmp_path).keys() | tritons_own
+    exported = {sample.name for sample in shown_samples(tmp_path)} | tritons_own
     for scaler in of_kind(objects, "HorizontalPodAutoscaler"):
         names = {metric["pods"]["metric"]["name"] for metric in scaler["spec"]["metrics"]}
         assert names <= adapted & exported
