@@ -132,6 +132,19 @@ def _region_in(text: str) -> str:
     return text.partition("region: '")[2].partition("'")[0]
 
 
+async def test_tritons_that_take_turns_get_grpc_and_what_is_under_way_keeps_its_audio(
+    sent: Counter[str], tmp_path: Path
+) -> None:
+    waveforms = [torch.full((1_600,), float(number)) for number in range(12)]
+    with echo_triton(tmp_path / "one") as one, echo_triton(tmp_path / "other") as other:
+        transcriber = TritonTranscriber(f"ipv4:{one.url},{other.url}", transport(sent))
+        answers = await asyncio.gather(*(transcriber.transcribe(waveform, 30, ["0.1"]) for waveform in waveforms))
+        assert [answer.text for answer in answers] == [said(waveform) for waveform in waveforms]
+        assert (await transcriber.transcribe(WAVEFORM, 10)).text == said(WAVEFORM)
+        await transcriber.close()
+    assert files() == []
+
+
 async def test_where_shared_memory_is_insisted_on_its_absence_is_an_error(
     triton: EchoTriton, sent: Counter[str], tmp_path: Path
 ) -> None:
@@ -149,7 +162,8 @@ async def test_without_a_server_nothing_is_decided(triton: EchoTriton, sent: Cou
     async with aio.InferenceServerClient(triton.url) as client:
         async with audio.carry(WAVEFORM, client):
             assert sent == {"grpc": 1, "shm": 1}
-        await audio.close(client)
+        await audio.withdraw(client)
+    audio.close()
 
 
 async def test_closing_leaves_neither_a_file_nor_a_region_in_triton(
@@ -191,7 +205,7 @@ async def main():
     transcriber = TritonTranscriber("{url}", AudioTransport(lambda: AudioMemory.claim("{prefix}", 4)))
     await transcriber.transcribe(torch.zeros(16000), 10)
     print("answered", flush=True)
-    await transcriber.transcribe(torch.zeros(16000), 60, ["1"])
+    await transcriber.transcribe(torch.zeros(16000), 60, ["0.2"])
 
 asyncio.run(main())
 """
@@ -211,6 +225,7 @@ async def test_a_triton_that_restarts_learns_of_the_memory_again(tmp_path: Path,
         answers = await asyncio.gather(*slow)
         assert [answer.text for answer in answers] == [said(waveform) for waveform in waveforms]
         assert set(sent) == {"shm"}
+        await asyncio.to_thread(triton.wait_ready)  # this one's channel, too, may pause after a failure
         assert await regions(triton) == files() != []
     finally:
         triton.kill()

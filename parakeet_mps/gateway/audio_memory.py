@@ -92,6 +92,11 @@ class AudioMemory:
         finally:
             self._free.append(slot)
 
+    @property
+    def idle(self) -> bool:
+        """Whether no slot is lent."""
+        return len(self._free) == len(self._reserved)
+
     def close(self) -> None:
         """Free the memory, whoever has it mapped, and remove the file."""
         self._wipe()

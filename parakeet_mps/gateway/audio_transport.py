@@ -84,13 +84,22 @@ class AudioTransport:
             yield audio
 
     def forgotten(self) -> None:
-        """Note that Triton does not know the memory any more."""
+        """Note that Triton does not know the memory, or not any more: it is told again."""
         self._registered = False
 
-    async def close(self, triton: InferenceServerClient) -> None:
-        """Free the memory, here and in Triton if that answers."""
+    def unshared(self) -> None:
+        """Note that it did not help to tell: another Triton than the one that was told got the request."""
+        if self._claim:
+            self._registered = self._refused("several Tritons answer, and each would have to know the memory")
+
+    async def withdraw(self, triton: InferenceServerClient) -> None:
+        """Let Triton forget the memory, if it answers."""
         if self._memory is not None:
             await _unregister(self._memory.name, triton)
+
+    def close(self) -> None:
+        """Free the memory. No answer to a request that used it may be believed after that."""
+        if self._memory is not None:
             self._memory.close()
         self._memory, self._claim = None, None
 
@@ -98,7 +107,7 @@ class AudioTransport:
         async with self._registering:
             if self._claim and not self._registered:
                 self._registered = await self._register(self._claim, triton)
-        return self._memory if self._registered else None
+        return self._memory if self._claim and self._registered else None  # it may have been given up meanwhile
 
     async def _register(self, claim: Callable[[], AudioMemory], triton: InferenceServerClient) -> bool:
         """Tell Triton of the memory. False when it cannot be used, or not yet since Triton does not answer."""
@@ -121,9 +130,9 @@ class AudioTransport:
         if self._insist:
             raise UnavailableError(f"AUDIO_TRANSPORT is shm, but {why}.")
         _log.info("%s; audio goes through gRPC", why)
-        if self._memory:
-            self._memory.close()
-        self._memory, self._claim = None, None
+        self._claim = None
+        if self._memory and self._memory.idle:  # else its requests need it to the end
+            self.close()
         return False
 
 

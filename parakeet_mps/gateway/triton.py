@@ -46,6 +46,8 @@ _MESSAGE_BYTES = MAX_PIECE_S * SAMPLE_RATE_HZ * 4 + (1 << 20)
 _FULL_MARK = "exceeds maximum queue size"
 _UNREACHABLE_MARKS = (
     "failed to connect",
+    "connections to all backends failing",
+    "empty address list",
     "dns resolution failed",
     "unknown model",
     "not ready",
@@ -95,17 +97,19 @@ class TritonTranscriber:
     async def close(self) -> None:
         """Close the channel."""
         if self._connected is not None:
-            await self._audio.close(self._connected)
-            await self._connected.close()
+            await self._audio.withdraw(self._connected)
+            await self._connected.close()  # ends all requests, so that none is answered for audio that is gone
+            self._audio.close()
             self._connected = None
 
     async def _infer_known(self, waveform: torch.Tensor, timeout_s: float, hotwords: Sequence[str]) -> InferResult:
-        try:
-            return await self._infer(waveform, timeout_s, hotwords)
-        except InferenceServerException as error:
-            if FORGOTTEN not in (error.message() or "").lower():
-                raise
-        self._audio.forgotten()  # Triton has restarted
+        for missed in (self._audio.forgotten, self._audio.unshared):
+            try:
+                return await self._infer(waveform, timeout_s, hotwords)
+            except InferenceServerException as error:
+                if FORGOTTEN not in (error.message() or "").lower():
+                    raise
+            missed()
         return await self._infer(waveform, timeout_s, hotwords)
 
     async def _infer(self, waveform: torch.Tensor, timeout_s: float, hotwords: Sequence[str]) -> InferResult:
