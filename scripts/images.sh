@@ -24,7 +24,10 @@ clean_up() {
 }
 
 # can_build CLIENT: this docker has BuildKit; a client without its buildx component is there on some machines.
-can_build() { printf 'FROM scratch\nLABEL probe=1\n' | "$1" build -q - >/dev/null 2>&1; }
+can_build() {
+    local probe
+    probe="$(printf 'FROM scratch\nLABEL probe=1\n' | "$1" build -q - 2>/dev/null)" && "$1" rmi "$probe" >/dev/null
+}
 
 # find_client: print the first docker on the PATH that can build.
 find_client() {
@@ -102,6 +105,7 @@ choose_torch() {
 # build NAME TAG [OPTION...]: build Dockerfile.NAME and say how long it took and how large the image is.
 build() {
     local begin="$SECONDS"
+    say "building $2"
     "$DOCKER" build -q --network=host "${BUILD_OPTIONS[@]}" "${@:3}" -f "$ROOT/Dockerfile.$1" -t "$2" "$ROOT" >/dev/null
     RESULTS+=("$(printf '%-28s %7s   built in %d s' "$2" "$(size "$2")" "$((SECONDS - begin))")")
 }
