@@ -60,7 +60,8 @@ def _from_s3(url: str, cache: Path) -> Path:
     from parakeet_mps import s3  # here, so that no other start waits for boto3
 
     try:
-        return s3.ObjectCache(s3.connect(os.environ), cache / "s3").fetch(s3.Location.parse(url))
+        location = s3.Location.parse(url)
+        return s3.ObjectCache(s3.connect(os.environ), cache / "s3").fetch(location)
     except s3.ObjectUnavailableError as error:
         raise CheckpointNotFoundError(f"MODEL={url!r} {error}") from error
 

@@ -41,8 +41,8 @@ from parakeet_mps.settings import Settings, describe
 from parakeet_mps.triton_server import EXIT_TIMEOUT_S
 
 FORMS = {
-    "whole service": ("base", ["autoscaling", "model-from-s3"]),
-    "split": ("split", ["split-autoscaling", "model-from-s3"]),
+    "whole service": ("base", ["autoscaling", "model-volume"]),
+    "split": ("split", ["split-autoscaling", "model-volume"]),
 }
 GPU = Gpu(0, "GPU-1", "NVIDIA H200", 143771, "Default")
 MPS_AND_REAPING_S = 15.0
@@ -127,8 +127,13 @@ def test_the_kustomization_in_the_guide_renders(tmp_path: Path) -> None:
     folder.mkdir()
     (tmp_path / "parakeet-mps").symlink_to(KUBERNETES.parent.parent)
     (folder / "kustomization.yaml").write_text(own)
-    container = only_container(pods(render(folder))[0])
-    assert container["image"].endswith("/parakeet-mps:0.1.0")
+    objects = render(folder)
+    (pod,) = pods(objects)
+    assert only_container(pod)["image"].endswith("/parakeet-mps:0.1.0")
+    assert Location.parse(settings_of(objects, pod).model).bucket == "my-models"
+    (account,) = of_kind(objects, "ServiceAccount")
+    assert account["metadata"]["annotations"]["eks.amazonaws.com/role-arn"].startswith("arn:aws:iam::")
+    assert pod["spec"]["serviceAccountName"] == account["metadata"]["name"]
 
 
 def test_every_variable_is_a_setting_with_an_allowed_value(objects: list[Object]) -> None:
@@ -350,16 +355,8 @@ def test_prometheus_finds_every_metrics_page_as_the_job_of_the_alert_rules(objec
         assert f'job="{job}"' in rules
 
 
-def test_a_model_from_s3_is_read_with_a_role_and_kept_on_a_volume_of_its_own(
-    objects: list[Object], recogniser: Object
-) -> None:
-    settings = settings_of(objects, recogniser)
-    assert Location.parse(settings.model).bucket == "my-bucket"
-    volume = volume_of(recogniser, settings.model_cache)
-    assert set(volume) == {"name", "ephemeral"}
-    (account,) = of_kind(objects, "ServiceAccount")
-    assert account["metadata"]["annotations"]["eks.amazonaws.com/role-arn"].startswith("arn:aws:iam::")
-    assert recogniser["spec"]["serviceAccountName"] == account["metadata"]["name"]
+def test_downloaded_models_are_kept_on_a_volume_of_their_own(objects: list[Object], recogniser: Object) -> None:
+    assert set(volume_of(recogniser, settings_of(objects, recogniser).model_cache)) == {"name", "ephemeral"}
 
 
 def test_images_are_those_that_are_built(objects: list[Object]) -> None:

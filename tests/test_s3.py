@@ -8,6 +8,8 @@ import hashlib
 import logging
 import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from parakeet_mps.checkpoint import CheckpointNotFoundError, resolve
+from parakeet_mps.checkpoint import ROOT, CheckpointNotFoundError, resolve
 from parakeet_mps.s3 import Location, ObjectCache, ObjectUnavailableError, connect
 from parakeet_mps.s3.digest import Digest, digest_of
 from s3_server import Bucket, aws_environ, s3_server
@@ -28,18 +30,19 @@ NOBODY = "http://127.0.0.1:9"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[tuple[str, Any]]:
-    """A server's URL and a client of it; making clients takes most of the time here."""
+def server() -> Iterator[tuple[str, Any, Any]]:
+    """A server's URL and two clients of it."""
     with s3_server() as url, pytest.MonkeyPatch.context() as patch:
         set_environ(patch, url)
-        yield url, connect(os.environ)
+        yield url, connect(os.environ), connect(os.environ)
 
 
 @pytest.fixture
-def bucket(server: tuple[str, Any], monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    url, owner = server
-    set_environ(monkeypatch, url)
-    return Bucket(url, owner)
+def bucket(server: tuple[str, Any, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    set_environ(monkeypatch, server[0])
+    bucket = Bucket(*server)
+    yield bucket
+    bucket.leave()
 
 
 def set_environ(patch: pytest.MonkeyPatch, url: str) -> None:
@@ -50,7 +53,7 @@ def set_environ(patch: pytest.MonkeyPatch, url: str) -> None:
 
 
 def fetch(bucket: Bucket, folder: Path, key: str = KEY, client: Any = None) -> Path:
-    return ObjectCache(client or bucket.client(), folder).fetch(bucket.location(key))
+    return ObjectCache(client or bucket.visitor, folder).fetch(bucket.location(key))
 
 
 def downloads(bucket: Bucket) -> int:
@@ -87,10 +90,10 @@ def test_an_object_that_has_changed_is_downloaded_while_the_old_file_stays(bucke
 
 
 def test_the_cache_keeps_the_two_versions_that_were_used_last(bucket: Bucket, tmp_path: Path) -> None:
-    client, paths = bucket.client(), []
+    paths = []
     for content in (b"one", b"two", b"three"):
         bucket.put(KEY, content)
-        paths.append(fetch(bucket, tmp_path, client=client))
+        paths.append(fetch(bucket, tmp_path))
     assert [path.exists() for path in paths] == [False, True, True]
 
 
@@ -166,17 +169,33 @@ def test_what_a_killed_start_left_is_replaced(bucket: Bucket, tmp_path: Path) ->
 def test_when_s3_cannot_be_asked_the_copy_used_last_is_taken_with_a_warning(
     lost: str, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = bucket.client()
     for content in (WEIGHTS, OTHER_WEIGHTS, WEIGHTS):
         bucket.put(KEY, content)
-        path = fetch(bucket, tmp_path, client=client)
+        path = fetch(bucket, tmp_path)
     if lost == "server":
         monkeypatch.setenv("AWS_ENDPOINT_URL", NOBODY)
     else:
         monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with caplog.at_level(logging.WARNING, "checkpoint"):
-        assert fetch(bucket, tmp_path) == path
+        assert fetch(bucket, tmp_path, client=bucket.client()) == path
     assert "the copy that was used last is taken" in caplog.text
+
+
+def test_the_module_prints_the_file_and_warns_on_standard_error(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.put(KEY, WEIGHTS)
+    path = fetch(bucket, tmp_path / "s3")
+    settings = {"MODEL": f"s3://{bucket.name}/{KEY}", "MODEL_CACHE": str(tmp_path)}
+    run = subprocess.run(
+        [sys.executable, "-m", "parakeet_mps.checkpoint"],
+        env={**os.environ, **settings, "PYTHONPATH": str(ROOT), "AWS_ENDPOINT_URL": NOBODY},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == f"{path}\n"
+    assert len(run.stderr.splitlines()) == 1
+    assert "the copy that was used last is taken" in run.stderr
 
 
 def test_an_object_that_was_taken_away_is_not_replaced_by_its_copy(bucket: Bucket, tmp_path: Path) -> None:
@@ -189,7 +208,7 @@ def test_an_object_that_was_taken_away_is_not_replaced_by_its_copy(bucket: Bucke
 
 def test_a_missing_bucket_is_refused(bucket: Bucket, tmp_path: Path) -> None:
     with pytest.raises(ObjectUnavailableError, match="is not there: check the bucket and the key"):
-        ObjectCache(bucket.client(), tmp_path).fetch(Location("absent-bucket", KEY))
+        ObjectCache(bucket.visitor, tmp_path).fetch(Location("absent-bucket", KEY))
 
 
 def test_denied_access_is_refused_with_the_permission_that_is_needed(bucket: Bucket, tmp_path: Path) -> None:
@@ -203,7 +222,7 @@ def test_without_credentials_the_refusal_says_how_to_give_them(
 ) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with pytest.raises(ObjectUnavailableError, match="give the machine a role, or set AWS_ACCESS_KEY_ID"):
-        fetch(bucket, tmp_path)
+        fetch(bucket, tmp_path, client=bucket.client())
 
 
 def test_without_a_network_and_a_copy_the_refusal_says_so(
@@ -211,7 +230,7 @@ def test_without_a_network_and_a_copy_the_refusal_says_so(
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", NOBODY)
     with pytest.raises(ObjectUnavailableError, match=r"cannot be downloaded .*check the network and AWS_ENDPOINT_URL"):
-        fetch(bucket, tmp_path)
+        fetch(bucket, tmp_path, client=bucket.client())
 
 
 def test_an_endpoint_that_is_no_url_is_refused(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
