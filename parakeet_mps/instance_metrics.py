@@ -7,6 +7,7 @@ https://github.com/triton-inference-server/python_backend#custom-metrics
 
 from __future__ import annotations
 
+import json
 import resource
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,25 +17,28 @@ from typing import Any
 
 import torch
 
+from parakeet_mps.engine.counters import COUNTERS
+
 _INSTANCE = "model_instance"
 
 
 class InstanceMetrics:
-    """The metrics of this process. `family` is `pb_utils.MetricFamily`, `settings` are the model's parameters, and
+    """The metrics of this process. `family` is `pb_utils.MetricFamily`, `args` is what Triton gives `initialize`, and
     `engine` returns the engine's counts since it was loaded, by their names.
     """
 
-    def __init__(
-        self, family: Any, instance: str, settings: Mapping[str, str], engine: Callable[[], Mapping[str, float]]
-    ) -> None:
+    def __init__(self, family: Any, args: Mapping[str, str], engine: Callable[[], Mapping[str, float]]) -> None:
+        config = json.loads(args["model_config"])
         self._family = family
-        self._own = {_INSTANCE: instance}
-        self._on_gpu = settings["device"] == "cuda"
+        self._own = {_INSTANCE: args["model_instance_name"]}
+        self._on_gpu = config["parameters"]["device"]["string_value"] == "cuda"
         self._engine = engine
         self._families: dict[str, Any] = {}
         self._metrics: dict[tuple[str, str], Any] = {}
         self._told: dict[str, float] = {}
-        self._describe(int(settings["active_thread_percentage"]) / 100)
+        self._describe(int(config["parameters"]["active_thread_percentage"]["string_value"]) / 100)
+        for size in range(1, config["max_batch_size"] + 1):  # a series that begins above zero hides its first events
+            self._batches(size).increment(0)
 
     @contextmanager
     def batch(self, size: int) -> Iterator[None]:
@@ -43,7 +47,7 @@ class InstanceMetrics:
         try:
             yield
         finally:
-            self._counter("parakeet_batches_total", "Batches by their size.", size=str(size)).increment(1)
+            self._batches(size).increment(1)
             self._tell_work(time.monotonic() - began_at)
 
     def _describe(self, sm_share: float) -> None:
@@ -59,7 +63,7 @@ class InstanceMetrics:
         busy = self._counter("parakeet_instance_busy_seconds_total", "Time a recogniser was at work.", **self._own)
         busy.increment(busy_s)
         for name, value in self._engine().items():
-            counter = self._counter(f"parakeet_engine_{name}_total", "A count of the recogniser's engine.", **self._own)
+            counter = self._counter(f"parakeet_engine_{name}_total", COUNTERS[name], **self._own)
             counter.increment(value - self._told.get(name, 0.0))
             self._told[name] = value
         self._tell_memory()
@@ -69,6 +73,9 @@ class InstanceMetrics:
         sizes = {"host": _resident_bytes(), "device": torch.cuda.memory_reserved(0) if self._on_gpu else 0}
         for memory, size in sizes.items():
             self._gauge("parakeet_instance_memory_bytes", text, memory=memory, **self._own).set(float(size))
+
+    def _batches(self, size: int) -> Any:
+        return self._counter("parakeet_batches_total", "Batches by their size.", size=str(size))
 
     def _counter(self, name: str, text: str, **labels: str) -> Any:
         return self._metric(name, text, self._family.COUNTER, labels)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from parakeet_mps.instance_metrics import InstanceMetrics
 
-CPU = {"device": "cpu", "active_thread_percentage": "100"}
+PARAMETERS = {"device": {"string_value": "cpu"}, "active_thread_percentage": {"string_value": "100"}}
+CONFIG = json.dumps({"max_batch_size": 4, "parameters": PARAMETERS})
 
 
 class Page:
@@ -42,14 +44,19 @@ class Metric:
         self._values[self._key] = value
 
 
+def args(instance: str) -> dict[str, str]:
+    return {"model_instance_name": instance, "model_config": CONFIG}
+
+
 def test_two_recognisers_count_batches_together_and_their_work_apart() -> None:
     page = Page()
-    first, second = (InstanceMetrics(page, name, CPU, dict) for name in ("asr_0_0", "asr_0_1"))
+    first, second = (InstanceMetrics(page, args(name), dict) for name in ("asr_0_0", "asr_0_1"))
     for metrics, size in ((first, 4), (second, 4), (second, 1)):
         with metrics.batch(size):
             pass
     assert page.values["parakeet_batches_total[('size', '4')]"] == 2
     assert page.values["parakeet_batches_total[('size', '1')]"] == 1
+    assert page.values["parakeet_batches_total[('size', '2')]"] == 0
     assert page.values["parakeet_instance_busy_seconds_total[('model_instance', 'asr_0_0')]"] > 0
     memory = "parakeet_instance_memory_bytes[('memory', 'host'), ('model_instance', 'asr_0_1')]"
     assert page.values[memory] > 10e6
@@ -58,7 +65,7 @@ def test_two_recognisers_count_batches_together_and_their_work_apart() -> None:
 
 def test_counts_of_the_engine_are_told_from_the_start_and_grow_as_they_do() -> None:
     page, counts = Page(), {"graph_misses": 0.0}
-    metrics = InstanceMetrics(page, "asr_0_0", CPU, lambda: counts)
+    metrics = InstanceMetrics(page, args("asr_0_0"), lambda: counts)
     key = "parakeet_engine_graph_misses_total[('model_instance', 'asr_0_0')]"
     assert page.values[key] == 0
     for misses in (2.0, 2.0, 5.0):
@@ -70,7 +77,7 @@ def test_counts_of_the_engine_are_told_from_the_start_and_grow_as_they_do() -> N
 
 def test_a_batch_that_fails_is_counted_too() -> None:
     page = Page()
-    metrics = InstanceMetrics(page, "asr_0_0", CPU, dict)
+    metrics = InstanceMetrics(page, args("asr_0_0"), dict)
     try:
         with metrics.batch(3):
             raise RuntimeError

@@ -8,6 +8,7 @@ since the library reads it when it is imported. Without it the metrics are those
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from parakeet_mps import errors
 from parakeet_mps.gateway import account
 from parakeet_mps.gateway.account import Account, Outcome
 from parakeet_mps.gateway.catalogue import MODEL_ID
+from parakeet_mps.gateway.endpoints import WORK
 from parakeet_mps.gateway.latency_window import LatencyWindow
 from parakeet_mps.gateway.stopwatch import Stopwatch
 from parakeet_mps.gateway.tracing import Tracer
@@ -83,6 +85,8 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
+        for outcome, endpoint in itertools.product(Outcome, WORK):
+            self._durations.labels(endpoint, outcome)
         self._latency = Summary(
             "parakeet_request_latency_seconds",
             "Time from a transcription's first byte to its answer's last, of those answered in the last 5 minutes.",

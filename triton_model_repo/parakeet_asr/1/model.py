@@ -42,8 +42,7 @@ class TritonPythonModel:
         path, device, threads = settings["model_path"], settings["device"], int(settings["torch_threads"])
         with loading_turn(settings["load_lock"]):
             self._recognizer = Recognizer.load(path, device, threads=threads)
-        counters = getattr(self._recognizer, "counters", dict)
-        self._metrics = InstanceMetrics(pb_utils.MetricFamily, args["model_instance_name"], settings, counters)
+        self._metrics = InstanceMetrics(pb_utils.MetricFamily, args, self._recognizer.counters)
         self._heartbeat.serve(device_probe(device))
 
     def execute(self, requests: list[Any]) -> list[Any]:
