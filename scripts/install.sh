@@ -2,7 +2,7 @@
 # Install everything the service and its tests need into .venv, and Debian/Ubuntu packages that are missing.
 # Does nothing, quickly, when nothing changed since the last time.
 #
-# Usage: scripts/install.sh [serve|test]     test adds the voices, JavaScript client and Prometheus that the tests use
+# Usage: scripts/install.sh [serve|test]     test adds the voices, JavaScript client, Prometheus and browser of the tests
 # Settings: PYTHON (interpreter, 3.11 or 3.12), VENV (folder, default .venv)
 set -Eeuo pipefail
 
@@ -61,6 +61,8 @@ has_shared_python() {
     [ -e "$folder/libpython$2.so.1.0" ]
 }
 
+is_debian() { grep -q '^ID=debian' /etc/os-release; } 2>/dev/null
+
 # missing_packages PYTHON VERSION PURPOSE: print the Debian packages whose programs or libraries are not there.
 missing_packages() {
     local program
@@ -73,6 +75,7 @@ missing_packages() {
         command -v "$program" >/dev/null || echo "$program"
     done
     command -v node >/dev/null || echo nodejs
+    if is_debian && ! command -v chromium >/dev/null; then echo chromium; fi
 }
 
 install_packages() {
@@ -130,6 +133,15 @@ install_node_packages() {
     touch "$folder/node_modules/.package-lock.json"
 }
 
+# install_browser: where Chromium is no Debian package (Ubuntu's is a snap), Playwright brings one.
+install_browser() {
+    if command -v chromium >/dev/null || [ -e "$VENV/browser" ]; then return; fi
+    say "installing the browser that the tests use"
+    "$VENV/bin/playwright" install --with-deps --only-shell chromium >/dev/null ||
+        refuse "playwright could not install Chromium."
+    touch "$VENV/browser"
+}
+
 _main() {
     local purpose="${1:-serve}" python version print
     python="$(find_python)"
@@ -141,7 +153,10 @@ _main() {
         install_python_packages
         echo "$print" >"$VENV/installed"
     fi
-    [ "$purpose" != test ] || install_node_packages
+    if [ "$purpose" = test ]; then
+        install_node_packages
+        install_browser
+    fi
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then

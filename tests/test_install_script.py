@@ -39,8 +39,7 @@ def test_no_usable_python_is_refused_with_what_to_install() -> None:
 
 def test_missing_programs_are_named_by_their_package(tmp_path: Path) -> None:
     python = program(tmp_path, "python", "exit 1")
-    listed = call(f"PATH={tmp_path}; missing_packages {python} 3.11 test").stdout.split()
-    assert listed == [
+    everything = [
         "curl",
         "ffmpeg",
         "libpython3.11",
@@ -51,6 +50,17 @@ def test_missing_programs_are_named_by_their_package(tmp_path: Path) -> None:
         "prometheus",
         "nodejs",
     ]
+    for is_debian, browser in (("true", ["chromium"]), ("false", [])):
+        line = f"is_debian() {{ {is_debian}; }}; PATH={tmp_path}; missing_packages {python} 3.11 test"
+        assert call(line).stdout.split() == everything + browser
+
+
+def test_where_chromium_is_no_package_playwright_brings_it_once(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    program(tmp_path / "bin", "playwright", 'echo "$@" >>"$VENV/asked"')
+    install = "command() { return 1; }; install_browser; install_browser"
+    assert call(install, VENV=str(tmp_path)).returncode == 0
+    assert (tmp_path / "asked").read_text() == "install --with-deps --only-shell chromium\n"
 
 
 def test_a_person_without_root_is_told_the_command_to_run(tmp_path: Path) -> None:

@@ -78,19 +78,28 @@ function clock(seconds) {
 
 // --- The service
 
-/** Cuts server-sent events out of a text that grows. */
-export class EventReader {
+/** Reads the events of an answer that grows; `part(event)` hears of each piece of the text. */
+class AnswerReader {
   #read = 0;
+  done = null;
+  error = null;
 
-  /** Returns {name, data} of each event that is complete and was not returned yet. */
-  take(text) {
-    const events = [];
+  constructor(part) {
+    this.part = part;
+  }
+
+  read(text) {
     for (let end; (end = text.indexOf("\n\n", this.#read)) >= 0; this.#read = end + 2) {
       const lines = text.slice(this.#read, end).split("\n").map((line) => line.split(/: (.*)/s));
-      const { event = "message", data } = Object.fromEntries(lines);
-      events.push({ name: event, data: JSON.parse(data) });
+      const { event, data } = Object.fromEntries(lines);
+      this.#take(event, JSON.parse(data));
     }
-    return events;
+  }
+
+  #take(name, event) {
+    if (name === "error") this.error = event.error;
+    else if (event.type === "transcript.text.done") this.done = event;
+    else this.part(event);
   }
 }
 
@@ -122,12 +131,15 @@ class Service {
   /** Sends the form; `tell.sent(share)` and `tell.part(event)` hear of it. Returns {answer: Promise, cancel}. */
   transcribe(form, tell) {
     const request = new XMLHttpRequest(); // fetch does not tell how much of a body has been sent
+    const reader = new AnswerReader(tell.part);
     const answer = new Promise((resolve, reject) => {
       request.upload.onprogress = ({ loaded, total }) => tell.sent(loaded / total);
-      request.onprogress = this.#reader(request, resolve, reject, tell);
+      request.onprogress = () => request.status === 200 && reader.read(request.responseText);
       request.onload = () => {
-        request.onprogress();
-        reject(request.status === 200 ? new Refusal("The answer ended early.") : Refusal.of(request));
+        if (request.status !== 200) return reject(Refusal.of(request));
+        reader.read(request.responseText);
+        if (reader.done) resolve(reader.done);
+        else reject(new Refusal(reader.error?.message ?? "The answer ended early."));
       };
       request.onerror = () => reject(new Refusal("The service cannot be reached."));
       request.onabort = () => reject(new Cancelled());
@@ -136,18 +148,6 @@ class Service {
     for (const [name, value] of Object.entries(this.#headers())) request.setRequestHeader(name, value);
     request.send(form);
     return { answer, cancel: () => request.abort() };
-  }
-
-  #reader(request, resolve, reject, tell) {
-    const reader = new EventReader();
-    return () => {
-      if (request.status !== 200) return;
-      for (const { name, data } of reader.take(request.responseText)) {
-        if (name === "error") reject(new Refusal(data.error.message));
-        else if (data.type === "transcript.text.done") resolve(data);
-        else tell.part(data);
-      }
-    };
   }
 
   #headers() {
@@ -176,7 +176,7 @@ class ServiceState {
   async #ask() {
     const health = await this.service.get("health");
     if (health.status === 401) {
-      this.#show("unknown", "Shown to those with a key");
+      this.#show("closed", "Shown to those with a key");
       return false;
     }
     const { reason } = await health.json();
@@ -194,8 +194,8 @@ class ServiceState {
 
   #showFigures(metrics) {
     const quantile = (level) => figure(metrics, `parakeet_request_latency_seconds{quantile="${level}"}`);
-    const inFlight = figure(metrics, "parakeet_requests_in_flight") - 1; // this one is none of interest
-    byId("in-flight").textContent = Number.isFinite(inFlight) ? Math.max(0, inFlight) : "–";
+    const inFlight = figure(metrics, "parakeet_transcriptions_in_flight");
+    byId("in-flight").textContent = Number.isFinite(inFlight) ? inFlight : "–";
     for (const [id, level] of [["p50", "0.5"], ["p95", "0.95"]]) byId(id).textContent = latency(quantile(level));
   }
 }
@@ -663,7 +663,7 @@ class Page {
     else throw error;
     if (error.status !== 401) return;
     byId("key-form").hidden = false;
-    byId("key").focus();
+    byId("key").select();
   }
 
   #complain(message) {
