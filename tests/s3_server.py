@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import urlsplit
 
+from boto3.s3.transfer import TransferConfig
 from moto.server import ThreadedMotoServer
 
 from parakeet_mps.s3 import Location, connect
@@ -74,14 +76,11 @@ class Bucket:
     def remove(self, key: str) -> None:
         self.owner.delete_object(Bucket=self.name, Key=key)
 
-    def put_parts(self, key: str, parts: list[bytes]) -> None:
-        place = {"Bucket": self.name, "Key": key}
-        upload = {**place, "UploadId": self.owner.create_multipart_upload(**place)["UploadId"]}
-        done = [
-            {"PartNumber": number, "ETag": self.owner.upload_part(**upload, PartNumber=number, Body=part)["ETag"]}
-            for number, part in enumerate(parts, 1)
-        ]
-        self.owner.complete_multipart_upload(**upload, MultipartUpload={"Parts": done})
+    def put_parts(self, key: str, parts: list[bytes], **options: str) -> None:
+        """Upload an object in parts as long as the first, but for the last."""
+        config = TransferConfig(multipart_threshold=len(parts[0]), multipart_chunksize=len(parts[0]))
+        content = io.BytesIO(b"".join(parts))
+        self.owner.upload_fileobj(content, self.name, key, ExtraArgs=options, Config=config)
 
     @contextmanager
     def closed_to_all(self) -> Iterator[None]:

@@ -111,9 +111,12 @@ def test_objects_with_the_same_file_name_do_not_mix(bucket: Bucket, tmp_path: Pa
     assert [fetch(bucket, tmp_path, f"{name}/model.nemo").read_bytes() for name in "ab"] == [b"a", b"b"]
 
 
-def test_an_object_uploaded_in_parts_is_verified_by_its_parts(bucket: Bucket, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [{}, {"ChecksumAlgorithm": "SHA256"}])
+def test_an_object_uploaded_in_parts_is_verified_by_its_parts(
+    options: dict[str, str], bucket: Bucket, tmp_path: Path
+) -> None:
     parts = [WEIGHTS * 5, OTHER_WEIGHTS * 5, b"end"]
-    bucket.put_parts(KEY, parts)
+    bucket.put_parts(KEY, parts, **options)
     assert fetch(bucket, tmp_path).read_bytes() == b"".join(parts)
     assert bucket.asked[-2:] == ["HeadObject", "HeadObject"], "the sizes of the first and the last part"
 
@@ -311,6 +314,16 @@ PARTS = [WEIGHTS[:600_000], WEIGHTS[600_000:]]
         ({"ETag": f'"{ETAG}"', "SSECustomerAlgorithm": "AES256"}, [], None),
         ({"ETag": '"of-another-kind"'}, [], None),
         ({"ETag": f'"{ETAG}"', "ChecksumSHA256": base64.b64encode(SHA256).decode()}, [], Digest("sha256", SHA256)),
+        (
+            {"ETag": f'"{ETAG}-2"', "ChecksumSHA256": base64.b64encode(SHA256).decode()},
+            [600_000, 448_576],
+            Digest("sha256", SHA256, 600_000),
+        ),
+        (
+            {"ETag": f'"{ETAG}-2"', "ChecksumSHA256": base64.b64encode(SHA256).decode(), "ChecksumType": "FULL_OBJECT"},
+            [],
+            Digest("sha256", SHA256),
+        ),
         ({"ETag": f'"{ETAG}-2"'}, [600_000, 448_576], Digest("md5", bytes.fromhex(ETAG), 600_000)),
         ({"ETag": f'"{ETAG}-2"'}, [500_000, 500_000], None),
         (

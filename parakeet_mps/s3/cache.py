@@ -120,6 +120,7 @@ class ObjectCache:
                 return False
             digest = digest_of(head, lambda number: int(self._describe(location, PartNumber=number)["ContentLength"]))
             if partial.stat().st_size != size or (digest and not digest.fits(partial)):
+                _log.warning("what arrived has not the object's size or checksum")
                 return False
             shelf.put(partial, copy)
         return True

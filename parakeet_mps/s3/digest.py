@@ -21,7 +21,7 @@ Algorithm = Literal["sha256", "md5"]
 Head = Mapping[str, Any]
 """Answer to HeadObject, as boto3 gives it."""
 
-_MD5_ETAG = re.compile(r"(?P<digest>[0-9a-f]{32})(-(?P<parts>\d+))?")
+_ETAG = re.compile(r"(?P<digest>[0-9a-f]{32})(-(?P<parts>\d+))?")
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,17 @@ def digest_of(head: Head, part_size: Callable[[int], int]) -> Digest | None:
     `part_size` asks S3 for the size in bytes of the part with that number, counted from 1. None when only the size can
     be compared: the ETag of an object that is encrypted with a key of KMS or of the client's is no digest of it.
     """
+    etag = _ETAG.fullmatch(head["ETag"].strip('"'))
+    parts = int(etag["parts"] or 0) if etag else 0
     if "ChecksumSHA256" in head:
-        value, _, parts = head["ChecksumSHA256"].partition("-")
-        return _digest("sha256", base64.b64decode(value), int(parts or 0), head["ContentLength"], part_size)
-    etag = _MD5_ETAG.fullmatch(head["ETag"].strip('"'))
+        value, _, told_parts = head["ChecksumSHA256"].partition("-")  # Amazon tells the number of parts here, too
+        whole = head.get("ChecksumType") == "FULL_OBJECT"
+        parts = 0 if whole else int(told_parts or parts)
+        return _digest("sha256", base64.b64decode(value), parts, head["ContentLength"], part_size)
     foreign_key = head.get("ServerSideEncryption", "AES256") != "AES256" or "SSECustomerAlgorithm" in head
     if etag is None or foreign_key:
         return None
-    return _digest("md5", bytes.fromhex(etag["digest"]), int(etag["parts"] or 0), head["ContentLength"], part_size)
+    return _digest("md5", bytes.fromhex(etag["digest"]), parts, head["ContentLength"], part_size)
 
 
 def _digest(
