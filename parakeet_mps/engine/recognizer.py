@@ -21,8 +21,9 @@ from parakeet_mps.engine.acoustics import (
 )
 from parakeet_mps.engine.batching import MOST, group_by_length
 from parakeet_mps.engine.boosting import Booster
-from parakeet_mps.engine.buckets import BATCHES, make_grid
+from parakeet_mps.engine.buckets import BATCHES, Bucket, make_grid
 from parakeet_mps.engine.counters import Counters
+from parakeet_mps.engine.decoders import Decode, build_decoder, make_steps
 from parakeet_mps.engine.decoding import HypothesisReader
 from parakeet_mps.engine.graphs import Capture, CudaCapture, GraphedAcoustics
 from parakeet_mps.engine.hypotheses import Hypothesis
@@ -63,7 +64,7 @@ class Recognizer:
         frame_s = model.cfg.preprocessor.window_stride * model.encoder.subsampling_factor
         self._reader = HypothesisReader(model.decoding, frame_s)
         self._booster = Booster(model.decoding, model.tokenizer, self._counters)
-        self._looping = LabelLooping(model.decoding.decoding.decoding_computer, self._counters)
+        self._decoder: Decode = LabelLooping(model.decoding.decoding.decoding_computer, self._counters)
         self._most = MOST
         self._acoustics = self._build_acoustics(model, dtype, capture)
 
@@ -130,7 +131,7 @@ class Recognizer:
             encoded, lengths = acoustics(utterances)
             if any(phrases):
                 return self._booster.decode(encoded, lengths, phrases)
-            return self._looping(encoded, lengths)
+            return self._decoder(encoded, lengths)
 
     def _build_acoustics(self, model: Any, dtype: torch.dtype, capture: Capture | None) -> Acoustics:
         """Return the fastest way to encode that this model, device and `capture` allow; cast the decoder to `dtype`."""
@@ -144,14 +145,19 @@ class Recognizer:
         frontend = Frontend(model, frames, dtype)
         model.encoder = None
         eager = EagerAcoustics(frontend, self._device)
-        return eager if capture is None else self._capture(frontend, eager, frames, capture)
-
-    def _capture(self, frontend: Frontend, eager: Acoustics, frames: int, capture: Capture) -> Acoustics:
-        """Return acoustics with a graph for every bucket, if they can be made and the self-test finds them right."""
+        if capture is None:
+            return eager
         grid, self._most = make_grid(frames, GRAPH_MEMORY), max(BATCHES)
+        like = torch.empty(frontend.channels, dtype=dtype, device=self._device)
+        with torch.cuda.stream(self._stream):
+            self._decoder = build_decoder(model, like, (self._most, frames), capture, self._counters, make_steps)
+            self._booster.fix(self._most, frames, like)
+        return self._capture(frontend, grid, eager, capture)
+
+    def _capture(self, frontend: Frontend, grid: Sequence[Bucket], eager: Acoustics, capture: Capture) -> Acoustics:
+        """Return acoustics with a graph for every bucket, if they can be made and the self-test finds them right."""
         try:
             graphed = GraphedAcoustics(frontend, grid, self._device, capture, eager, self._counters)
-            self._fix_decoders(frames, torch.empty(frontend.channels, dtype=frontend.dtype, device=self._device))
         except RuntimeError as error:  # of CUDA; its memory may not suffice, its libraries may refuse to be captured
             return self._give_up_graphs(eager, str(error))
         difference = find_difference(
@@ -160,11 +166,6 @@ class Recognizer:
             self._max_samples / SAMPLE_RATE_HZ,
         )
         return self._give_up_graphs(eager, difference) if difference else graphed
-
-    def _fix_decoders(self, frames: int, like: torch.Tensor) -> None:
-        with torch.cuda.stream(self._stream):
-            self._looping.fix(self._most, frames, like)
-            self._booster.fix(self._most, frames, like)
 
     def _give_up_graphs(self, eager: Acoustics, reason: str) -> Acoustics:
         log.warning("CUDA graphs of the encoder are not used: %s", reason)
