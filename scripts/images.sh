@@ -13,6 +13,7 @@ export DOCKER_BUILDKIT=1 DOCKER=""
 STAND_IN_PYTHON="3.11"
 CPU_INDEX="https://download.pytorch.org/whl/cpu"
 BUILD_OPTIONS=()
+RESULTS=()
 HELPERS=()
 SCRATCH=""
 
@@ -73,6 +74,7 @@ choose_bases() {
     if "$DOCKER" pull -q "$python" >/dev/null 2>&1 && "$DOCKER" pull -q "$triton" >/dev/null 2>&1; then return; fi
     say "no registry gives $triton and $python"
     "$ROOT/scripts/stand-in-bases.sh"
+    RESULTS+=("on stand-in bases: for tests, not for GPUs")
     BUILD_OPTIONS+=(--build-arg TRITON_IMAGE=parakeet-mps-stand-in:tritonserver
         --build-arg PYTHON_IMAGE=parakeet-mps-stand-in:python)
 }
@@ -114,7 +116,7 @@ build() {
 size() { "$DOCKER" image inspect -f '{{.Size}}' "$1" | awk '{ printf "%.2f GB", $1 / 1e9 }'; }
 
 _main() {
-    local RESULTS=() begin
+    local begin
     SCRATCH="$(mktemp -d)"
     trap clean_up EXIT
     find_docker
