@@ -12,8 +12,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
+from parakeet_mps.log_lines import Output
 from parakeet_mps.process_state import describe_exit, is_stopped
 
 LOG = logging.getLogger("supervisor")
@@ -64,7 +64,7 @@ class ChildProcess:
     alive: Check = yes
     grace_s: float = 10.0
     prepare: Callable[[], None] = lambda: None
-    output: BinaryIO = field(default_factory=lambda: sys.stdout.buffer)
+    output: Output = field(default_factory=lambda: sys.stdout.buffer)
     alive_poll_s: float = ALIVE_POLL_S
     unresponsive_after_s: float = UNRESPONSIVE_AFTER_S
     kill_limit_s: float = KILL_LIMIT_S

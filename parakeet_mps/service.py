@@ -18,6 +18,7 @@ from pathlib import Path
 from parakeet_mps import logs
 from parakeet_mps.api_keys import read_keys
 from parakeet_mps.http_probe import bracketed, loopback
+from parakeet_mps.log_lines import output_of
 from parakeet_mps.orphans import adopt_orphans, reap_orphans
 from parakeet_mps.plan import Plan
 from parakeet_mps.ports import check_ports, listening_ports
@@ -33,7 +34,7 @@ from parakeet_mps.wedge import History, Journal, Sentinel
 LOG = logging.getLogger("supervisor")
 
 
-async def configure(run: RunFolder, environ: Mapping[str, str]) -> Plan:
+async def configure(run: RunFolder, environ: Mapping[str, str], log_format: str) -> Plan:
     """Fetch the checkpoint, run `auto_config.py` and return its plan. Raises `ServiceFailure`."""
     begin = time.monotonic()
     module = [sys.executable, "-m", "parakeet_mps.checkpoint"]
@@ -41,8 +42,9 @@ async def configure(run: RunFolder, environ: Mapping[str, str]) -> Plan:
     LOG.info("the checkpoint is there after %.1f s", time.monotonic() - begin)
     begin = time.monotonic()
     choices = await run_to_end("auto_config", [sys.executable, "auto_config.py", checkpoint], environ, ROOT)
-    sys.stdout.write(choices)
-    sys.stdout.flush()
+    output = output_of("auto_config", log_format)
+    output.write(choices.encode())
+    output.flush()
     LOG.info("the model repository is written after %.1f s", time.monotonic() - begin)
     return Plan.from_json(run.plan.read_text(encoding="utf-8"))
 
@@ -53,7 +55,7 @@ async def make_units(settings: Settings, run: RunFolder, environ: Mapping[str, s
     history, limit_s = History(sentinel), settings.startup_timeout_s
     recogniser: Unit | None = None
     if settings.starts_triton:
-        plan = await configure(run, environ)
+        plan = await configure(run, environ, settings.log_format)
         environ = {**environ, **plan.gateway_environ(), "TRITON_URL": reached_at(settings)}
         services = recogniser_services(settings, plan, run, environ)
         recogniser = Unit(services, Journal(history, Sentinel(sentinel)), Restarts(), startup_timeout_s=limit_s)

@@ -10,6 +10,7 @@ from pathlib import Path
 from parakeet_mps.heartbeat import remove_pulses
 from parakeet_mps.http_probe import http_status, loopback
 from parakeet_mps.instance_watch import InstanceWatch
+from parakeet_mps.log_lines import output_of
 from parakeet_mps.mps import MpsDaemon
 from parakeet_mps.mps_service import MpsService
 from parakeet_mps.plan import Plan
@@ -69,6 +70,7 @@ def gateway_service(settings: Settings, environ: Mapping[str, str]) -> ChildProc
         ready=ready,
         alive=alive,
         grace_s=settings.stop_timeout_s + 5,
+        output=output_of("gateway", settings.log_format),
     )
 
 
@@ -103,6 +105,7 @@ def triton_service(
         ready=ready,
         alive=alive,
         prepare=prepare,
+        output=output_of("tritonserver", settings.log_format),
         grace_s=EXIT_TIMEOUT_S + 10,
         alive_poll_s=1.0,
     )
