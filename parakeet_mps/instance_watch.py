@@ -29,12 +29,16 @@ PAUSE_S = 2.0
 
 _STACK_S = 0.2
 
+_SERVER_END_S = 0.3
+"""Time in which the end of the server shows that took a recogniser along."""
+
 
 class InstanceWatch:
     """Watches `count` recognisers that beat in `folder`, as a supervised service that follows `tritonserver`.
 
     `execute_limit_s` bounds one batch. `release` blocks until CUDA MPS has let go of the processes, before those are
     killed. https://docs.nvidia.com/deploy/mps/index.html#terminating-mps-clients
+    `server_runs` says whether `tritonserver` does: when it does not, its own watch has to tell.
     """
 
     name = "recogniser watch"
@@ -47,12 +51,14 @@ class InstanceWatch:
         *,
         beat_limit_s: float = BEAT_LIMIT_S,
         release: Callable[[], None] = lambda: None,
+        server_runs: Callable[[], bool] = lambda: True,
         poll_s: float = POLL_S,
         pause_s: float = PAUSE_S,
     ) -> None:
         self._folder, self._count = folder, count
         self._execute_limit_s, self._beat_limit_s = execute_limit_s, beat_limit_s
         self._release, self._poll_s, self._pause_s = release, poll_s, pause_s
+        self._server_runs = server_runs
         self._stuck: int | None = None
 
     async def start(self) -> None:
@@ -73,6 +79,7 @@ class InstanceWatch:
             looked = now
             for pulse in read_pulses(self._folder):
                 if why := self._find_end(pulse) or self._find_wedge(pulse, now, awake_since):
+                    await self._yield_to_server()
                     return ServiceFailure(f"{pulse.name} (process {pulse.pid})", why)
             await asyncio.sleep(self._poll_s)
 
@@ -92,6 +99,11 @@ class InstanceWatch:
     def log_tail(self) -> str:
         """Return nothing: what the recognisers write is in Triton's log."""
         return ""
+
+    async def _yield_to_server(self) -> None:
+        await asyncio.sleep(_SERVER_END_S)
+        if not self._server_runs():
+            await asyncio.Event().wait()
 
     def _find_end(self, pulse: Pulse) -> str | None:
         if pulse.fault:

@@ -44,7 +44,8 @@ def recogniser_services(settings: Settings, plan: Plan, run: RunFolder, environ:
     """
     daemon = MpsDaemon(run.mps(plan.gpu.value), plan.gpu.value, environ) if plan.mps.value else None
     triton = triton_service(settings, plan, run, environ, daemon.client_environ() if daemon else {})
-    watch = instance_watch(plan, run, daemon.terminate_clients if daemon else lambda: None)
+    release = daemon.terminate_clients if daemon else lambda: None
+    watch = instance_watch(plan, run, release, server_runs=lambda: triton.pid is not None)
     return [MpsService(daemon), triton, watch] if daemon else [triton, watch]
 
 
@@ -111,6 +112,9 @@ def triton_service(
     )
 
 
-def instance_watch(plan: Plan, run: RunFolder, release: Callable[[], None]) -> InstanceWatch:
+def instance_watch(
+    plan: Plan, run: RunFolder, release: Callable[[], None], server_runs: Callable[[], bool]
+) -> InstanceWatch:
     """The watch over the recognisers' processes; `release` makes CUDA MPS let go of them."""
-    return InstanceWatch(run.heartbeats, plan.instances.value, plan.execute_limit_s.value, release=release)
+    limit_s = plan.execute_limit_s.value
+    return InstanceWatch(run.heartbeats, plan.instances.value, limit_s, release=release, server_runs=server_runs)

@@ -168,3 +168,16 @@ def test_cuda_mps_is_asked_to_let_go_and_not_waited_for_long(start: Start, tmp_p
     releasing = InstanceWatch(tmp_path, 1, 60, release=lambda: asked.append(os.getpid()))
     asyncio.run(releasing.abort())
     assert asked == [os.getpid()]
+
+
+def test_a_recogniser_that_ended_with_its_server_is_the_servers_to_tell(tmp_path: Path, start: Start) -> None:
+    os.kill(start(SERVES).pid, signal.SIGKILL)
+    without = InstanceWatch(tmp_path, 1, 60, poll_s=0.02, server_runs=lambda: False)
+
+    async def told() -> bool:
+        waiting = asyncio.create_task(without.wait_failed())
+        done, _ = await asyncio.wait([waiting], timeout=1)
+        waiting.cancel()
+        return bool(done)
+
+    assert not asyncio.run(told())

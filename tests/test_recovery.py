@@ -221,16 +221,18 @@ def test_what_fails_is_named_and_replaced_while_the_gateway_stays(
     ready, commands = service.ready, len(service.mps_commands())
     assert service.health().status_code == 200
     service.gate.unlink()
-    who, why = harm(service)
-    service.until(service.sentinel.read, "the sentinel")
-    wedge = service.sentinel.read()
-    assert wedge is not None
-    assert wedge.who.startswith(who)
-    assert wedge.why == why
-    unhealthy = service.health()
-    assert (unhealthy.status_code, unhealthy.json()["failing_check"]) == (503, "wedge_sentinel")
-    assert f"{wedge.who} {why}" in unhealthy.json()["reason"]
-    service.gate.touch()
+    try:
+        who, why = harm(service)
+        service.until(service.sentinel.read, "the sentinel")
+        wedge = service.sentinel.read()
+        assert wedge is not None
+        assert wedge.who.startswith(who)
+        assert wedge.why == why
+        unhealthy = service.health()
+        assert (unhealthy.status_code, unhealthy.json()["failing_check"]) == (503, "wedge_sentinel")
+        assert f"{wedge.who} {why}" in unhealthy.json()["reason"]
+    finally:
+        service.gate.touch()
     service.until_ready(ready + 1)
     assert service.sentinel.read() is None
     service.until(lambda: service.health().status_code == 200, "health")
