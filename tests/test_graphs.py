@@ -111,7 +111,7 @@ def test_a_batch_that_no_bucket_holds_is_encoded_eagerly_and_counted(
     device, counters = torch.device("cpu"), Counters()
     frontend = Frontend(load_model(checkpoint, device), 80, torch.float32)
     eager = EagerAcoustics(frontend, device)
-    graphed = GraphedAcoustics(frontend, [Bucket(2, 64)], device, Calls(), eager, counters)
+    graphed = GraphedAcoustics(eager, [Bucket(2, 64)], device, Calls(), counters)
     short = [clip for clip in company if clip.numel() <= 5 * SAMPLE_RATE_HZ]
     with torch.inference_mode():
         for batch, hits, misses in (
@@ -136,3 +136,31 @@ def test_what_a_batch_holds_comes_to_the_host_unchanged() -> None:
     first, second = unpack(pack(torch.tensor([3, 0]), columns, confidence))
     assert first == Hypothesis([0, 1, 2], [100_000, 100_001, 100_002], [200_000, 200_001, 200_002], [0.25, 0.5, 0.75])
     assert second == Hypothesis([], [], [], [])
+
+
+def test_an_encoder_that_computes_wrongly_is_not_used(checkpoint: Path) -> None:
+    from parakeet_mps.engine.acoustics import Frontend, find_difference
+    from parakeet_mps.engine.loading import load_model
+
+    device = torch.device("cpu")
+    model = load_model(checkpoint, device)
+    frontend = Frontend(model, 80, torch.float32)
+    assert find_difference(frontend, model, device) is None
+    with torch.no_grad():
+        model.encoder.layers[3].self_attn.pos_bias_v.add_(3.0)  # not what the frontend was made of
+    assert "error" in (find_difference(frontend, model, device) or "")
+
+
+def test_a_model_with_local_attention_runs_through_nemos_encoder(
+    checkpoint: Path, tmp_path: Path, company: list[torch.Tensor], expected: list[str]
+) -> None:
+    from parakeet_mps.engine.acoustics import NemoAcoustics
+    from parakeet_mps.engine.attention import write
+    from parakeet_mps.engine.loading import load_model
+    from parakeet_mps.engine.recognizer import Recognizer
+
+    write("local", checkpoint, tmp_path / "local.nemo")
+    model = load_model(tmp_path / "local.nemo", torch.device("cpu"))
+    local = Recognizer(model, LONGEST_S * SAMPLE_RATE_HZ, capture=Calls())
+    assert isinstance(local.pipeline.acoustics, NemoAcoustics)
+    assert texts(local, company) == expected

@@ -10,10 +10,14 @@ import torch
 from parakeet_mps.contract import SAMPLE_RATE_HZ
 from parakeet_mps.engine.batching import pad
 from parakeet_mps.engine.buckets import ALIGNMENT, align
+from parakeet_mps.engine.buzz import buzz
 from parakeet_mps.engine.encoder.conformer import Encoder
 from parakeet_mps.engine.encoder.support import find_obstacle as find_encoder_obstacle
 from parakeet_mps.engine.features import MelFeatures
 from parakeet_mps.engine.features import find_obstacle as find_feature_obstacle
+
+MOST_ERROR = {torch.float32: 0.001, torch.bfloat16: 0.08}
+"""Root mean square of an encoding's error that is put down to rounding, as a part of the encoding's own."""
 
 
 class Acoustics(Protocol):
@@ -48,14 +52,14 @@ class EagerAcoustics:
     """Runs a `Frontend` as it is, on batches of any shape that its encoder takes."""
 
     def __init__(self, frontend: Frontend, device: torch.device) -> None:
-        self._frontend = frontend
+        self.frontend = frontend
         self._device = device
         # Only CUDA's attention kernels want whole multiples; on a CPU it would be work for nothing.
         self._step = frontend.frame_samples * (ALIGNMENT if device.type == "cuda" else 1)
 
     def __call__(self, utterances: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         """See `Acoustics`."""
-        return self._frontend(*pad(utterances, self._device, self._step))
+        return self.frontend(*pad(utterances, self._device, self._step))
 
 
 class NemoAcoustics:
@@ -76,6 +80,26 @@ class NemoAcoustics:
 def find_obstacle(model: Any) -> str | None:
     """Return why a `Frontend` cannot stand in for the model's preprocessor and encoder, or `None`."""
     return find_feature_obstacle(model.preprocessor.featurizer) or find_encoder_obstacle(model.encoder)
+
+
+@torch.inference_mode()
+def find_difference(frontend: Frontend, model: Any, device: torch.device) -> str | None:
+    """Return how a `Frontend` encodes otherwise than the fp32 NeMo model that it was made of, or `None`.
+
+    A batch of two is compared on `device`. An exception, such as a library's that has no kernel, is a difference.
+    """
+    batch = [buzz(1.7), buzz(1.2)]
+    expected, lengths = NemoAcoustics(model, device, torch.float32)(batch)
+    try:
+        found, found_lengths = EagerAcoustics(frontend, device)(batch)
+    except RuntimeError as error:
+        return str(error)
+    if not torch.equal(found_lengths, lengths):
+        return f"lengths {found_lengths.tolist()}, not {lengths.tolist()}"
+    frames = int(lengths.min())
+    difference = found[:, :frames].float() - expected[:, :frames]
+    part = float(difference.square().mean().sqrt() / expected[:, :frames].square().mean().sqrt())
+    return None if part <= MOST_ERROR[frontend.dtype] else f"an error of {part:.1%}"
 
 
 def longest_frames(model: Any, max_samples: int) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from parakeet_mps.engine.acoustics import Acoustics, Frontend
+from parakeet_mps.engine.acoustics import EagerAcoustics
 from parakeet_mps.engine.buckets import Bucket, choose
 from parakeet_mps.engine.counters import Counters
 
@@ -47,13 +47,13 @@ class GraphedAcoustics:
     @torch.inference_mode()
     def __init__(
         self,
-        frontend: Frontend,
+        fallback: EagerAcoustics,
         grid: Sequence[Bucket],
         device: torch.device,
         capture: Capture,
-        fallback: Acoustics,
         counters: Counters,
     ) -> None:
+        frontend = fallback.frontend
         self._frontend, self._fallback, self._counters = frontend, fallback, counters
         area, most = max(bucket.area for bucket in grid), max(bucket.utterances for bucket in grid)
         pinned = device.type == "cuda"

@@ -104,7 +104,7 @@ def reference_texts(path: Path, sentences: Sequence[Sentence], device: torch.dev
 
 def check_text(recognizer: Recognizer, path: Path, sentences: Sequence[Sentence], report: Report) -> None:
     """The text in batches of mixed lengths is NeMo's fp32 text, but for few words."""
-    device = recognizer._device
+    device = recognizer.pipeline.device
     expected = reference_texts(path, sentences, device)
     found = [
         text
@@ -206,7 +206,7 @@ def measure_speed(
     for size in sizes:
         rate, median = throughput(ours, [clip] * size, 4.0 if device.type == "cuda" else 1.0)
         report.note(f"batch {size}: one process", f"{rate:.1f} clips/s, {median:.1f} ms a batch")
-    if device.type == "cuda" and hasattr(ours._acoustics, "eagerly"):
+    if device.type == "cuda" and hasattr(ours.pipeline.acoustics, "eagerly"):
         print(profile_frontend(ours, [clip] * max(sizes), 30))
 
 

@@ -59,8 +59,9 @@ def time_nemo(model: Any, batch: Sequence[torch.Tensor], device: torch.device, r
 @torch.inference_mode()
 def time_ours(recognizer: Any, batch: Sequence[torch.Tensor], device: torch.device, repeats: int) -> dict[str, float]:
     """Return the stages' times (ms) of a recogniser; copies to the device count as "mel", which its graph holds."""
-    acoustics, decoder = recognizer._acoustics, recognizer._decoder
-    with torch.cuda.stream(recognizer._stream):
+    pipeline = recognizer.pipeline
+    acoustics, decoder = pipeline.acoustics, pipeline.decoder
+    with torch.cuda.stream(pipeline.stream):
         encoded, lengths = acoustics(batch)
         whole = milliseconds(lambda: acoustics(batch), device, repeats)
         decoding = milliseconds(lambda: decoder(encoded, lengths), device, repeats)
@@ -76,10 +77,10 @@ def time_ours(recognizer: Any, batch: Sequence[torch.Tensor], device: torch.devi
 
 def profile_frontend(recognizer: Any, batch: Sequence[torch.Tensor], rows: int) -> str:
     """Return the table of the kernels that one batch's features and encoder take most time in, run eagerly."""
-    with torch.inference_mode(), torch.cuda.stream(recognizer._stream):
-        recognizer._acoustics.eagerly(batch)
+    with torch.inference_mode(), torch.cuda.stream(recognizer.pipeline.stream):
+        recognizer.pipeline.acoustics.eagerly(batch)
         with torch.profiler.profile() as profile:
-            recognizer._acoustics.eagerly(batch)
+            recognizer.pipeline.acoustics.eagerly(batch)
             torch.cuda.synchronize()
     return str(profile.key_averages().table(sort_by="self_cuda_time_total", row_limit=rows, max_name_column_width=90))
 
