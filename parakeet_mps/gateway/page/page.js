@@ -13,6 +13,7 @@ const PICTURE_S = 3600;
 const PICTURE_BYTES = 256 << 20;
 const PICTURE_HZ = 8000;
 const PICTURE_BARS = 4000;
+const ALL_THE_SAME = "The service may read it all the same.";
 
 const RECORDED_TYPES = ["audio/webm;codecs=opus", "audio/ogg;codecs=opus", "audio/mp4"];
 
@@ -66,8 +67,8 @@ function milliseconds(seconds) {
 
 function subtitleClock(ms, point) {
   const two = (number) => String(Math.floor(number)).padStart(2, "0");
-  const clock = [ms / 3_600_000, (ms / 60_000) % 60, (ms / 1000) % 60].map(two).join(":");
-  return `${clock}${point}${String(ms % 1000).padStart(3, "0")}`;
+  const parts = [ms / 3_600_000, (ms / 60_000) % 60, (ms / 1000) % 60].map(two);
+  return `${parts.join(":")}${point}${String(ms % 1000).padStart(3, "0")}`;
 }
 
 function clock(seconds) {
@@ -300,7 +301,7 @@ class Player {
     if (this.#audio.src !== url) return;
     this.#canvas.hidden = !plays && !peaks;
     byId("controls").hidden = !plays;
-    this.#set(peaks, duration, plays ? trouble : "This browser cannot play this recording. It is transcribed all the same.");
+    this.#set(peaks, duration, plays ? trouble : `This browser cannot play this recording. ${ALL_THE_SAME}`);
   }
 
   seek(seconds) {
@@ -371,6 +372,7 @@ class Player {
       pen.fillStyle = colours.getPropertyValue(bar < played ? "--accent" : "--wave");
       pen.fillRect(bar * 3, (height - tall) / 2, 2, tall);
     }
+    pen.fillStyle = colours.getPropertyValue("--accent");
     if (played > 0) pen.fillRect(played * 3, 0, 1, height);
   }
 
@@ -393,7 +395,7 @@ async function picture(file, playedDuration) {
     const audio = await context.decodeAudioData(await file.arrayBuffer());
     return { peaks: peaksOf(audio), duration: audio.duration, trouble: "" };
   } catch {
-    return { peaks: null, duration, trouble: "This browser cannot draw this recording. It is transcribed all the same." };
+    return { peaks: null, duration, trouble: `This browser cannot draw this recording. ${ALL_THE_SAME}` };
   }
 }
 
@@ -603,7 +605,7 @@ class Page {
     const began = performance.now();
     try {
       this.#job = this.#service.transcribe(this.#form(), {
-        sent: (share) => (share < 1 ? this.#progress(share, `Sending: ${Math.round(share * 100)} %`) : this.#progress()),
+        sent: (share) => this.#tellSent(share),
         part: (event) => this.#hear(event),
       });
       this.#finish(await this.#job.answer, (performance.now() - began) / 1000);
@@ -626,12 +628,24 @@ class Page {
     return form;
   }
 
+  #tellSent(share) {
+    if (share < 1) this.#progress(share, `Sending: ${Math.round(share * 100)} %`);
+    else this.#progress();
+  }
+
   #hear({ words }) {
-    byId("empty").hidden = true;
+    if (!byId("empty").hidden) this.#showPanel();
     this.#view.add(words);
     const [end, duration] = [this.#view.end, this.#player.duration];
     if (duration) this.#progress(end / duration, `Transcribed: ${clock(end)} of ${clock(duration)}`);
     else this.#progress(undefined, `Transcribed: ${clock(end)}`);
+  }
+
+  /** Makes room for the first words; on a small screen they are below what is seen. */
+  #showPanel() {
+    byId("empty").hidden = true;
+    const title = byId("transcript-title");
+    if (title.getBoundingClientRect().top > innerHeight) title.scrollIntoView();
   }
 
   #finish(done, seconds) {
