@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,8 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import pytest
 import torch
+
+from parakeet_mps.checkpoint import ROOT
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # NeMo and what it imports warn of their own dependencies
@@ -146,3 +150,10 @@ def test_another_network_is_left_to_nemo(model: Any) -> None:
         assert "Tanh" in (find_obstacle(model) or "")
     finally:
         layers[0] = activation
+
+
+def test_the_kernels_compile_for_the_gpu() -> None:
+    pytest.importorskip("triton")
+    environ = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, str(ROOT / "tests" / "gpu" / "compile_kernels.py")]
+    subprocess.run(command, check=True, env=environ, capture_output=True)
