@@ -8,9 +8,10 @@ const PARAGRAPH_PAUSE_S = 1.5;
 const PARAGRAPH_WORDS = 80;
 const SEEK_S = 5;
 
-/** Decoding takes up to 1.3 GB of memory for a recording of PICTURE_S, and what is shorter is no larger than this. */
-const PICTURE_S = 3600;
-const PICTURE_BYTES = 256 << 20;
+/** Decoding a recording of PICTURE_S takes about 0.7 GB; one whose length is not known beforehand may be compressed. */
+const PICTURE_S = 1800;
+const PICTURE_BYTES = 128 << 20;
+const UNKNOWN_PICTURE_BYTES = 16 << 20;
 const PICTURE_HZ = 8000;
 const PICTURE_BARS = 4000;
 const ALL_THE_SAME = "The service may read it all the same.";
@@ -232,7 +233,7 @@ class Recorder {
     this.#recorder.onstop = () => {
       clearInterval(this.#timer);
       for (const track of stream.getTracks()) track.stop();
-      done(new File(parts, `recording.${/\/(\w+)/.exec(this.#recorder.mimeType)[1]}`, { type: parts[0].type }));
+      done(new File(parts, `recording.${/\/(\w+)/.exec(this.#recorder.mimeType)[1]}`, { type: this.#recorder.mimeType }));
     };
     this.#recorder.start();
     this.#show(stream);
@@ -287,6 +288,12 @@ class Player {
 
   get duration() {
     return this.#duration;
+  }
+
+  /** Takes the service's word for the length of a recording that does not tell the browser. */
+  learn(duration) {
+    this.#duration ||= duration;
+    this.#show();
   }
 
   /** Shows another recording; one that comes while this one is being read takes its place. */
@@ -387,7 +394,7 @@ class Player {
 /** Returns {peaks, duration, trouble}: the waveform's peaks from 0 to 1, or null and why there are none. */
 async function picture(file, playedDuration) {
   const duration = Number.isFinite(playedDuration) ? playedDuration : 0;
-  if (file.size > PICTURE_BYTES || duration > PICTURE_S) {
+  if (file.size > (duration ? PICTURE_BYTES : UNKNOWN_PICTURE_BYTES) || duration > PICTURE_S) {
     return { peaks: null, duration, trouble: "There is no waveform of recordings this long." };
   }
   try {
@@ -650,6 +657,7 @@ class Page {
 
   #finish(done, seconds) {
     const { words, duration, warnings } = done;
+    this.#player.learn(duration);
     byId("outcome").textContent = words.length
       ? `${words.length} words in ${clock(duration)} of audio, after ${latency(seconds)}.`
       : "No words were recognised.";
