@@ -191,6 +191,8 @@ async def run_to_end(name: str, command: Sequence[str], environ: Mapping[str, st
     finally:
         if process.returncode is None:
             process.kill()
+            with contextlib.suppress(TimeoutError):  # whoever inherited its output may keep it open
+                await asyncio.wait_for(process.communicate(), 1)
             await process.wait()
     if process.returncode != 0:
         raise ServiceFailure(name, describe_exit(process.returncode or 0))

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import random
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -179,7 +180,7 @@ async def test_the_successor_of_a_killed_worker_uses_the_region_that_triton_know
     triton: EchoTriton, sent: Counter[str]
 ) -> None:
     program = WORKER.format(path=[str(Path(__file__).parent)], prefix=PREFIX, url=triton.url)
-    worker = await asyncio.create_subprocess_exec("python", "-c", program, stdout=asyncio.subprocess.PIPE)
+    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
     assert worker.stdout
     assert (await worker.stdout.readline()).strip() == b"answered"
     worker.kill()
