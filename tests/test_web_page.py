@@ -13,10 +13,9 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
-from fakes import FakeTranscriber
-from parakeet_mps.gateway.app import create_app
-from parakeet_mps.gateway.web_page import DEMO
+from parakeet_mps.gateway.web_page import DEMO, WebPage
 from parakeet_mps.settings import Settings
 from processes import ROOT
 
@@ -27,8 +26,10 @@ FOLDER = ROOT / "parakeet_mps" / "gateway" / "page"
 pytestmark = pytest.mark.anyio
 
 
-def client_of(**settings: Any) -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(create_app(Settings(**settings), FakeTranscriber()))
+def client_of(asks_key: bool = False, **settings: Any) -> httpx.AsyncClient:
+    app = FastAPI()
+    app.include_router(WebPage(Settings(**settings), asks_key).router())
+    transport = httpx.ASGITransport(app)
     return httpx.AsyncClient(transport=transport, base_url="http://gateway", headers=BROWSER)
 
 
@@ -94,7 +95,7 @@ async def test_pages_of_different_services_have_different_tags(client: httpx.Asy
         ({"model": "nvidia/parakeet-tdt-0.6b-v2"}, "The recogniser understands English."),
         ({"triton_url": "triton.example:8001"}, "The recogniser understands English."),
         ({}, '<meta name="asks-key" content="no">'),
-        ({"api_keys": "sk-1"}, '<meta name="asks-key" content="yes">'),
+        ({"asks_key": True}, '<meta name="asks-key" content="yes">'),
     ],
 )
 async def test_the_page_tells_its_services_limits(settings: dict[str, Any], told: str) -> None:
