@@ -141,6 +141,7 @@ class ChildProcess:
                 "%s (process group %d) does not end, %g s after SIGKILL", self.name, process.pid, self.kill_limit_s
             )
         await self._drain()
+        await _close_pipe(process)
         self._process = None
 
     def log_tail(self) -> str:
@@ -191,12 +192,17 @@ async def run_to_end(name: str, command: Sequence[str], environ: Mapping[str, st
     finally:
         if process.returncode is None:
             process.kill()
-            with contextlib.suppress(TimeoutError):  # whoever inherited its output may keep it open
-                await asyncio.wait_for(process.communicate(), 1)
             await process.wait()
+        await _close_pipe(process)
     if process.returncode != 0:
         raise ServiceFailure(name, describe_exit(process.returncode or 0))
     return output.decode(errors="replace")
+
+
+async def _close_pipe(process: asyncio.subprocess.Process) -> None:
+    """Close this end of the output's pipe, which stays open for as long as a descendant holds the other end."""
+    process._transport.close()  # type: ignore[attr-defined]  # asyncio has no public way
+    await asyncio.sleep(0)  # in which the transport closes it
 
 
 def _signal(send: Callable[[int, int], None], target: int, number: int) -> None:
