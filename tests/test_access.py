@@ -14,6 +14,7 @@ import pytest
 from fakes import HELLO, FakeTranscriber
 from gateways import PATH, HeldGateway, held_gateway
 from parakeet_mps.api_keys import ApiKeys
+from parakeet_mps.gateway import endpoints
 from parakeet_mps.gateway.app import create_app
 from parakeet_mps.http_probe import http_status
 from parakeet_mps.logs import JsonFormatter
@@ -22,7 +23,7 @@ from parakeet_mps.units import gateway_service
 from recordings import speech
 
 KEY, OTHER = "sk-first-7c1f", "sk-second-90ab"
-PAGE = ("/", "/page/page.css", "/page/page.js")
+PAGE = sorted(endpoints.PAGE)
 DOCUMENTATION = ("/docs", "/redoc", "/openapi.json")
 
 

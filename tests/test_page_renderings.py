@@ -19,7 +19,7 @@ from processes import ROOT
 from test_transcript_properties import BOTH, part_lists, transcript
 
 PROGRAM = """
-import { renderings } from "./page.mjs";
+import { renderings } from "./renderings.mjs";
 import { createInterface } from "node:readline";
 for await (const line of createInterface({ input: process.stdin })) {
   const files = Object.values(renderings(JSON.parse(line)));
@@ -29,11 +29,11 @@ for await (const line of createInterface({ input: process.stdin })) {
 
 
 class Page:
-    """The page's program in Node, which is given one event and returns the text of each file."""
+    """The page's renderings in Node, which are given one event and return the text of each file."""
 
     def __init__(self, folder: Path) -> None:
-        source = ROOT / "parakeet_mps" / "gateway" / "page" / "page.js"
-        (folder / "page.mjs").write_text(source.read_text())
+        source = ROOT / "parakeet_mps" / "gateway" / "page" / "renderings.js"
+        (folder / "renderings.mjs").write_text(source.read_text())
         (folder / "program.mjs").write_text(PROGRAM)
         self._node = subprocess.Popen(
             ["node", "program.mjs"], cwd=folder, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -20,8 +20,8 @@ from parakeet_mps.settings import Settings
 from processes import ROOT
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
-FILES = ("/", "/page/page.css", "/page/page.js")
 FOLDER = ROOT / "parakeet_mps" / "gateway" / "page"
+FILES = ("/", *sorted(f"/page/{file.name}" for file in FOLDER.iterdir() if file.name != "index.html"))
 
 pytestmark = pytest.mark.anyio
 
@@ -45,8 +45,11 @@ async def page_of(**settings: Any) -> str:
 
 
 async def test_each_file_has_its_type(client: httpx.AsyncClient) -> None:
-    types = [(await client.get(path)).headers["content-type"] for path in FILES]
-    assert types == [f"text/{kind}; charset=utf-8" for kind in ("html", "css", "javascript")]
+    kinds = {"": "html", ".css": "css", ".js": "javascript"}
+    for path in FILES:
+        answer = await client.get(path)
+        assert answer.status_code == 200
+        assert answer.headers["content-type"] == f"text/{kinds[Path(path).suffix]}; charset=utf-8"
     assert (await client.get("/page/other.js")).status_code == 404
 
 
@@ -109,6 +112,15 @@ def test_nothing_comes_from_elsewhere_and_no_code_or_style_is_inline() -> None:
     assert sorted(linked) == ["page/page.css", "page/page.js"]
     for file in FOLDER.iterdir():
         assert set(re.findall(r"https?://[\w.]+", file.read_text())) <= {"http://www.w3.org"}
+
+
+def test_each_module_is_loaded_from_beside_the_one_that_names_it() -> None:
+    loaded = {"page.js"}
+    for file in FOLDER.glob("*.js"):
+        names = re.findall(r'\b(?:from|import)\b\s*\(?\s*"([^"]*)"', file.read_text())
+        assert all(name.startswith("./") for name in names)
+        loaded |= {name.removeprefix("./") for name in names}
+    assert loaded == {file.name for file in FOLDER.glob("*.js")}
 
 
 def test_an_installed_package_has_the_page(tmp_path: Path) -> None:

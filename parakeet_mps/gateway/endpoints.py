@@ -8,7 +8,22 @@ WORK = frozenset({"/v1/audio/transcriptions", "/v1/audio/translations"})
 HEALTH = "/health"
 METRICS = "/metrics"
 ROOT = "/"
-PAGE = frozenset({ROOT, "/page/page.css", "/page/page.js"})
+_MODULES = (
+    "downloads",
+    "elements",
+    "page",
+    "picture",
+    "player",
+    "recorder",
+    "renderings",
+    "service",
+    "service_state",
+    "times",
+    "transcript_view",
+)
+PAGE = frozenset({ROOT, "/page/page.css", *(f"/page/{module}.js" for module in _MODULES)})
+"""The page and every file that it loads."""
+
 DOCUMENTATION = frozenset({"/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"})
 
 KNOWN = WORK | PAGE | DOCUMENTATION | {HEALTH, METRICS, "/v1/models"}
