@@ -9,11 +9,10 @@ from __future__ import annotations
 import hashlib
 import html
 import string
-from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from pathlib import Path
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import JSONResponse, Response
 
 from parakeet_mps.gateway import endpoints
@@ -52,8 +51,8 @@ class WebPage:
         """Return the routes, to be included in an app."""
         router = APIRouter(include_in_schema=False)
         router.add_api_route(endpoints.ROOT, self.root, response_class=Response)
-        for path, file in self._assets.items():
-            router.add_api_route(path, _answering(file), response_class=Response)
+        # One route for all of them, so that they count as one endpoint.
+        router.add_api_route("/page/{name}", self.asset, response_class=Response)
         return router
 
     async def root(self, request: Request) -> Response:
@@ -62,6 +61,13 @@ class WebPage:
         answer = self._page.answer(request) if wants_html else JSONResponse(_DOCUMENTATION)
         answer.headers["vary"] = "accept"
         return answer
+
+    async def asset(self, request: Request) -> Response:
+        """Return one of the page's other files."""
+        file = self._assets.get(request.url.path)
+        if file is None:
+            raise HTTPException(404)
+        return file.answer(request)
 
 
 class _File:
@@ -79,13 +85,6 @@ class _File:
         if self._tag in known:
             return Response(status_code=304, headers=headers)
         return Response(self._body, headers=headers, media_type=self._type)
-
-
-def _answering(file: _File) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        return file.answer(request)
-
-    return answer
 
 
 def _wants_html(accept: str) -> bool:
