@@ -100,6 +100,7 @@ def test_all_clients_of_the_servers_are_let_go(folder: Path, environ: dict[str, 
 def test_clients_that_are_not_let_go_are_logged(
     folder: Path, environ: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("WARNING", logger="supervisor")
     daemon = MpsDaemon(folder, "GPU-1", {**environ, "FAKE_STUBBORN": "1"}, stop_timeout_s=0.2)
     with daemon:
         daemon.terminate_clients()

@@ -201,6 +201,8 @@ def test_failures_and_recoveries_are_noted_with_a_sentinel_in_between(tmp_path: 
 def test_a_sentinel_of_an_earlier_run_does_not_hinder_the_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("WARNING", logger="supervisor")
+
     async def scenario() -> None:
         sentinel = Sentinel(tmp_path / "wedged")
         sentinel.mark("recogniser 0", "was ended by SIGSEGV")
