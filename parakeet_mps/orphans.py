@@ -8,6 +8,8 @@ import ctypes
 import os
 from pathlib import Path
 
+from parakeet_mps.process_state import waits_for_collection
+
 COLLECTED_WITHIN_S = 2.0
 """Whoever started a process collects it well within this time after its end."""
 
@@ -32,22 +34,14 @@ def reap_orphans() -> None:
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             if os.getsid(pid) not in (session, pid):
                 os.waitpid(pid, os.WNOHANG)
-            elif os.getsid(pid) == pid and _has_ended(pid):
+            elif os.getsid(pid) == pid and waits_for_collection(pid):
                 asyncio.get_running_loop().call_later(COLLECTED_WITHIN_S, _reap, pid)
 
 
 def _reap(pid: int) -> None:
     with contextlib.suppress(ChildProcessError):
-        if _has_ended(pid):
+        if waits_for_collection(pid):
             os.waitpid(pid, os.WNOHANG)
-
-
-def _has_ended(pid: int) -> bool:
-    """Whether the process is a zombie: ended, and not collected yet."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return False
 
 
 def _children() -> list[int]:

@@ -30,6 +30,11 @@ def is_stopped(pid: int) -> bool:
     return _stat(pid)[:1] == ["T"]
 
 
+def waits_for_collection(pid: int) -> bool:
+    """Tell whether the process has ended and its parent does not know it yet: a zombie."""
+    return _stat(pid)[:1] == ["Z"]
+
+
 def _stat(pid: int) -> list[str]:
     try:
         # The name in parentheses may hold spaces and parentheses itself.

@@ -46,6 +46,10 @@ def samples_wav(samples: bytes, rate_hz: int = 16_000, channels: int = 1) -> byt
     return file.getvalue()
 
 
+LONG = samples_wav((bytes(range(1, 251)) * 384 + bytes(32_000)) * 5)
+"""Five hums of 3 s, each followed by a second of silence."""
+
+
 def duration_s(wav: bytes) -> float:
     """Return the duration that the WAV's header gives."""
     with wave.open(io.BytesIO(wav)) as reader:

@@ -23,12 +23,10 @@ from openai.types.audio import (
 from fakes import HELLO
 from live_gateway import LiveGateway, live_gateway
 from parakeet_mps.errors import UnavailableError
-from recordings import duration_s, samples_wav, speech
+from recordings import LONG, duration_s, samples_wav, speech
 
 MODEL = "gpt-4o-transcribe"
 NODE = Path(__file__).parent / "node"
-LONG = samples_wav((bytes(range(1, 251)) * 384 + bytes(32_000)) * 5)
-"""Five hums of 3 s, each followed by a second of silence."""
 
 
 @pytest.fixture(scope="module")

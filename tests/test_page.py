@@ -21,11 +21,9 @@ from live_gateway import LiveGateway, live_gateway
 from page_picture import SAMPLE, take_picture
 from parakeet_mps.contract import Word
 from parakeet_mps.errors import UnavailableError
-from recordings import encoded, samples_wav, speech
+from recordings import LONG, encoded, speech
 
 SAID = "good morning doctor smith i have had a dry cough for three weeks the pain in my chest is worse at night"
-LONG = samples_wav((bytes(range(1, 251)) * 384 + bytes(32_000)) * 5)
-"""Five hums of 3 s, each followed by a second of silence."""
 KEY = "sk-page-7c1f"
 
 Open = Callable[..., Page]

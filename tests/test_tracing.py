@@ -14,7 +14,7 @@ import pytest
 from collector import Collector, Received, collector
 from echo_triton import EchoTriton
 from fakes import HELLO, FakeTranscriber
-from gateways import PATH
+from gateways import PATH, wait_until
 from parakeet_mps.errors import UnavailableError
 from parakeet_mps.gateway.app import create_app
 from parakeet_mps.gateway.metrics import Metrics
@@ -115,7 +115,7 @@ async def test_a_real_triton_continues_the_trace_and_traces_nothing_else(receive
         triton.start()
         triton.wait_ready()
         assert await post(settings, TritonTranscriber(triton.url), CLIENTS, prompt="") == 200
-        wait_for(lambda: any(span.service == "tritonserver" for span in receiver.spans))
+        wait_until(lambda: any(span.service == "tritonserver" for span in receiver.spans), 30)
     finally:
         triton.kill()
     spans = by_name(receiver.of_trace(TRACE))
@@ -124,13 +124,6 @@ async def test_a_real_triton_continues_the_trace_and_traces_nothing_else(receive
     assert inference.began_ns < served.began_ns < computed.began_ns < inference.ended_ns
     untraced = [span for span in receiver.spans if span.trace != TRACE]
     assert len(untraced) <= 3  # the first request that Triton sees, here the canary, is traced at any rate
-
-
-def wait_for(condition: object) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.anyio

@@ -18,6 +18,7 @@ from parakeet_mps.mps import MpsDaemon
 from parakeet_mps.plan import Plan
 from parakeet_mps.run_folder import RunFolder
 from parakeet_mps.settings import Settings
+from parakeet_mps.wedge import History
 
 _EVENTS = {
     "wedge": ("parakeet_wedges", "Times that the recogniser hung, died or fell silent."),
@@ -57,7 +58,7 @@ class ServiceState(Collector):
 
     def _recovery(self) -> Iterator[Metric]:
         yield _gauge("parakeet_wedged", "Whether recovery is under way now.", self._sentinel.exists())
-        events = _events(self._sentinel.with_name(f"{self._sentinel.name}.history"))
+        events = _events(History(self._sentinel).path)
         counts = Counter(event["event"] for event in events)
         for event, (name, text) in _EVENTS.items():
             yield CounterMetricFamily(name, text, value=counts[event])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 import torch
 from torch.nn import functional
 
+from parakeet_mps.engine.graphs import Capture
 from parakeet_mps.engine.hypotheses import Hypothesis, pack, unpack
 from parakeet_mps.engine.tdt.state import State
 from parakeet_mps.engine.tdt.weights import Weights
@@ -18,15 +18,9 @@ CHUNK = 32
 A look costs about as much as a step or two; so does each step beyond the end.
 """
 
-Work = Callable[[], None]
-Capture = Callable[[Work], Work]
-
 
 class Steps(Protocol):
     """What decodes one step, in three parts; see `reference.ReferenceSteps`."""
-
-    def step(self, state: State, side: int) -> None:
-        """Do all three parts on `state`, whose present hidden states are in the buffer `side`."""
 
     def join(self, state: State) -> None:
         """Compute the logits."""
@@ -35,7 +29,7 @@ class Steps(Protocol):
         """Take tokens and durations."""
 
     def predict(self, state: State, side: int) -> None:
-        """Advance the prediction network."""
+        """Advance the prediction network, whose present hidden states are in the buffer `side`."""
 
 
 class TdtDecoder:
@@ -52,7 +46,9 @@ class TdtDecoder:
 
         def chunk() -> None:
             for number in range(CHUNK):
-                steps.step(state, number % 2)
+                steps.join(state)
+                steps.decide(state)
+                steps.predict(state, number % 2)
             state.note_progress()
 
         self._restart, self._chunk = capture(state.restart), capture(chunk)

@@ -142,12 +142,6 @@ class KernelSteps:
         self._tokens = triton.next_power_of_2(weights.blank + 1)
         self._kinds = triton.next_power_of_2(len(weights.durations))
 
-    def step(self, state: State, side: int) -> None:
-        """Evaluate the joint, note the tokens found, and advance time and the prediction network."""
-        self.join(state)
-        self.decide(state)
-        self.predict(state, side)
-
     def join(self, state: State) -> None:
         """Compute `logits` of every utterance at its present frame."""
         weights, columns = self._weights, 16 if self._weights.blank < 4096 else 64

@@ -18,12 +18,6 @@ class ReferenceSteps:
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
 
-    def step(self, state: State, side: int) -> None:
-        """Evaluate the joint, note the tokens found, and advance time and the prediction network."""
-        self.join(state)
-        self.decide(state)
-        self.predict(state, side)
-
     def join(self, state: State) -> None:
         """Compute `logits` of every utterance at its present frame."""
         at = state.time.minimum(state.lengths - 1).clamp(min=0).long()
