@@ -58,6 +58,24 @@ class Sentinel:
         self._path.unlink(missing_ok=True)
 
 
+@dataclass(frozen=True)
+class Event:
+    """What a line of the history says happened, and the seconds it took, where it says so."""
+
+    kind: str
+    seconds: float | None
+
+    @classmethod
+    def parse(cls, line: str) -> Event | None:
+        """Read a line; None when it is no event, or not yet complete."""
+        try:
+            values = json.loads(line)
+            seconds = values["seconds"]
+            return cls(str(values["event"]), None if seconds is None else float(seconds))
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
 class History:
     """The events beside the sentinel at `sentinel`, oldest first: one JSON object a line, bounded in size.
 
@@ -81,6 +99,14 @@ class History:
             os.close(file)
         if size > self._most_bytes:
             self._shorten()
+
+    def events(self) -> list[Event]:
+        """Return the events that are told; none when there is no file that can be read."""
+        try:
+            lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return []
+        return [event for event in map(Event.parse, lines) if event]
 
     def _shorten(self) -> None:
         newer = self.path.read_bytes()[-self._most_bytes // 2 :].partition(b"\n")[2]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -58,11 +56,11 @@ class ServiceState(Collector):
 
     def _recovery(self) -> Iterator[Metric]:
         yield _gauge("parakeet_wedged", "Whether recovery is under way now.", self._sentinel.exists())
-        events = _events(History(self._sentinel).path)
-        counts = Counter(event["event"] for event in events)
+        events = History(self._sentinel).events()
+        counts = Counter(event.kind for event in events)
         for event, (name, text) in _EVENTS.items():
             yield CounterMetricFamily(name, text, value=counts[event])
-        seconds = sum(event["seconds"] or 0.0 for event in events if event["event"] == "recovery")
+        seconds = sum(event.seconds or 0.0 for event in events if event.kind == "recovery")
         yield CounterMetricFamily("parakeet_recovery_seconds", "Time from failures to recoveries.", value=seconds)
 
     def _plan(self) -> Plan | None:
@@ -82,21 +80,3 @@ class ServiceState(Collector):
 
 def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(name, text, value=value)
-
-
-def _events(history: Path) -> list[dict[str, Any]]:
-    """Return the events that the history tells of; a line that is no event, or not yet complete, is none."""
-    try:
-        lines = history.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
-    return [event for event in map(_event, lines) if event]
-
-
-def _event(line: str) -> dict[str, Any] | None:
-    try:
-        values = json.loads(line)
-        seconds = values["seconds"]
-        return {"event": str(values["event"]), "seconds": None if seconds is None else float(seconds)}
-    except (ValueError, KeyError, TypeError):
-        return None
