@@ -10,10 +10,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from parakeet_mps.choices import make_plan
 from parakeet_mps.gpu_memory import weights_mb
 from parakeet_mps.hardware import HardwareError, probe
 from parakeet_mps.model_config import ConfigError, Locations, write_repository
-from parakeet_mps.plan import make_plan
 from parakeet_mps.run_folder import RunFolder
 from parakeet_mps.settings import SettingError, Settings
 from parakeet_mps.usage import HELP, help_text

@@ -32,10 +32,11 @@ from manifests import (
     volume_of,
 )
 from metrics_names import shown_samples
+from parakeet_mps.choices import MOST_AUTOMATIC_GPU_INSTANCES, make_plan
 from parakeet_mps.gateway.endpoints import HEALTH, METRICS
 from parakeet_mps.gateway.health import CANARY_TIMEOUT_S, PROBE_TIMEOUT_S
 from parakeet_mps.hardware import Gpu, Hardware
-from parakeet_mps.plan import MOST_AUTOMATIC_GPU_INSTANCES, Plan, make_plan
+from parakeet_mps.plan import Plan
 from parakeet_mps.s3 import Location
 from parakeet_mps.settings import Settings, describe
 from parakeet_mps.triton_server import EXIT_TIMEOUT_S

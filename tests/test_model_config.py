@@ -5,9 +5,10 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from parakeet_mps import contract
+from parakeet_mps.choices import make_plan
 from parakeet_mps.hardware import Gpu, Hardware
 from parakeet_mps.model_config import ConfigError, Locations, ModelConfig, recogniser_config, write_repository
-from parakeet_mps.plan import Plan, make_plan
+from parakeet_mps.plan import Plan
 from parakeet_mps.settings import Settings
 
 ROOT = Path(__file__).parent.parent

@@ -2,8 +2,9 @@ import dataclasses
 
 import pytest
 
+from parakeet_mps.choices import make_plan
 from parakeet_mps.hardware import Gpu, Hardware
-from parakeet_mps.plan import Plan, make_plan
+from parakeet_mps.plan import Plan
 from parakeet_mps.settings import SettingError, Settings
 
 LAPTOP = Hardware(cpu_cores=2, memory_mb=8192, shm_mb=4096)

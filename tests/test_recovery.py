@@ -19,12 +19,13 @@ import pytest
 from tritonclient import grpc
 
 import fake_mps
+from parakeet_mps.choices import make_plan
 from parakeet_mps.contract import ASR_MODEL, AUDIO_INPUT, HOTWORDS_INPUT, write_phrases
 from parakeet_mps.hardware import Hardware
 from parakeet_mps.heartbeat import Pulse, read_pulses
 from parakeet_mps.model_config import Locations, recogniser_config
 from parakeet_mps.mps import CONTROL
-from parakeet_mps.plan import Choice, Plan, make_plan
+from parakeet_mps.plan import Choice, Plan
 from parakeet_mps.run_folder import RunFolder
 from parakeet_mps.settings import Settings
 from parakeet_mps.supervisor import Restarts, Unit, supervise

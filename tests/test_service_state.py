@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from parakeet_mps.choices import make_plan
 from parakeet_mps.gateway.service_state import ServiceState
-from parakeet_mps.plan import Plan, make_plan
+from parakeet_mps.plan import Plan
 from parakeet_mps.run_folder import RunFolder
 from parakeet_mps.settings import Settings
 from test_plan import gpu_machine

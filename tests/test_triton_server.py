@@ -7,8 +7,9 @@ import numpy
 import pytest
 import tritonclient.grpc as triton
 
+from parakeet_mps.choices import make_plan
 from parakeet_mps.hardware import Gpu, Hardware
-from parakeet_mps.plan import Plan, make_plan
+from parakeet_mps.plan import Plan
 from parakeet_mps.process import ChildProcess
 from parakeet_mps.run_folder import RunFolder
 from parakeet_mps.settings import Settings
