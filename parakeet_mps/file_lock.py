@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -34,6 +36,21 @@ def remove_unless_held(path: Path) -> None:
     if file is not None:
         path.unlink(missing_ok=True)
         os.close(file)
+
+
+@contextmanager
+def turn(path: str | Path, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold the file `path` for the length of the block, making it if need be; `waits` is called if another one does.
+
+    Raises `OSError`.
+    """
+    with Path(path).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waits()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _locked(file: int) -> int | None:

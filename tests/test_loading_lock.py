@@ -8,7 +8,7 @@ import signal
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from parakeet_mps.engine.lock import loading_turn
+from parakeet_mps.file_lock import turn
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -19,12 +19,12 @@ def test_a_dead_holder_frees_the_loading_turn(tmp_path: Path) -> None:
     holder.start()
     assert held.wait(60)
     os.kill(holder.pid or 0, signal.SIGKILL)
-    with loading_turn(tmp_path / "lock"):
+    with turn(tmp_path / "lock"):
         holder.join()
 
 
 def _hold(path: Path, held: Event) -> None:
-    with loading_turn(path):
+    with turn(path):
         held.set()
         signal.pause()
 
@@ -40,7 +40,7 @@ def test_one_process_loads_at_a_time(tmp_path: Path) -> None:
 
 
 def _load(path: Path, log: Path) -> None:
-    with loading_turn(path):
+    with turn(path):
         for line in ("begin\n", "end\n"):
             with log.open("a") as file:
                 file.write(line)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import logging
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from parakeet_mps.file_lock import turn
 
 _log = logging.getLogger("checkpoint")
 
@@ -44,12 +45,9 @@ class Shelf:
     def turn(self) -> Iterator[None]:
         """Wait until no other start downloads this object. The kernel frees the lock when its holder dies."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / "lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                _log.info("another start is downloading the checkpoint: waiting for it")
-                fcntl.flock(lock, fcntl.LOCK_EX)
+        with turn(
+            self._folder / "lock", lambda: _log.info("another start is downloading the checkpoint: waiting for it")
+        ):
             yield
 
     def make_room(self, size: int) -> None:

@@ -25,7 +25,7 @@ class TritonPythonModel:
         # Triton's stub keeps the C locale and ignores PYTHONPATH, but PyTorch reads sources that are UTF-8.
         locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
         sys.path.insert(0, settings["package_path"])
-        from parakeet_mps import contract, heartbeat, partition
+        from parakeet_mps import contract, file_lock, heartbeat, partition
 
         self._heartbeat = heartbeat.Heartbeat(Path(settings["heartbeats"]), args["model_instance_name"])
         os.environ.update(partition.client_environ(settings))  # before the first CUDA call
@@ -33,14 +33,13 @@ class TritonPythonModel:
             partition.check_partition(settings, torch.cuda.get_device_properties(0).multi_processor_count)
 
         from parakeet_mps.device_probe import device_probe
-        from parakeet_mps.engine.lock import loading_turn
         from parakeet_mps.engine.recognizer import Recognizer
         from parakeet_mps.engine.utterance import UtteranceError
         from parakeet_mps.instance_metrics import InstanceMetrics
 
         self._contract, self._utterance_error = contract, UtteranceError
         path, device, threads = settings["model_path"], settings["device"], int(settings["torch_threads"])
-        with loading_turn(settings["load_lock"]):
+        with file_lock.turn(settings["load_lock"]):  # loading peaks in memory and must not overlap
             self._recognizer = Recognizer.load(path, device, threads=threads)
         self._metrics = InstanceMetrics(pb_utils.MetricFamily, args, self._recognizer.counters)
         self._heartbeat.serve(device_probe(device))
