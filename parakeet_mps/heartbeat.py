@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import logging
 import mmap
 import os
 import signal
@@ -18,6 +19,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+LOG = logging.getLogger(__name__)
 
 PERIOD_S = 1.0
 """Pause between two beats."""
@@ -58,6 +61,16 @@ class Heartbeat:
         # From C and without Python's lock, so that it also shows where a call hangs that does not give the lock back.
         faulthandler.register(STACK_SIGNAL, all_threads=True)
 
+    @contextlib.contextmanager
+    def loading(self) -> Iterator[None]:
+        """Report and log the error that ends the block; the server tells of it only when all have loaded or failed."""
+        try:
+            yield
+        except Exception as error:
+            LOG.exception("loading failed")
+            self.fail(_fault(error))
+            raise
+
     def serve(self, probe: Callable[[], object]) -> None:
         """Begin to beat: `probe`, called about once a second from a thread of its own, raises when something is broken.
 
@@ -91,8 +104,7 @@ class Heartbeat:
         try:
             self._probe()
         except Exception as error:  # noqa: BLE001  whatever stops the probe stops the recogniser
-            first_line = str(error).partition("\n")[0]
-            self.fail(f"{type(error).__name__}: {first_line}")
+            self.fail(_fault(error))
         else:
             struct.pack_into("<d", self._record, _BEAT, time.monotonic())
         return self.healthy
@@ -123,6 +135,11 @@ def remove_pulses(folder: Path) -> None:
     """Forget the recognisers of an earlier start."""
     for file in folder.glob(f"*{_SUFFIX}"):
         file.unlink(missing_ok=True)
+
+
+def _fault(error: Exception) -> str:
+    first_line = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {first_line}"
 
 
 def _read(file: Path) -> Pulse | None:

@@ -169,14 +169,21 @@ def _bundled(overlay: Path, module: str) -> TritonInstallation:
     if not stub.exists():
         raise TritonNotFoundError(f"nvidia-pytriton has no stub for Python {python}: use Python 3.11 or 3.12")
     _lay_out(home / "backends" / "python", stub, overlay / "backends" / "python")
-    libraries = (package.parent / "nvidia_pytriton.libs", *_python_library_folder(python))
+    libraries = (package.parent / "nvidia_pytriton.libs", _link_python_library(python, overlay / "lib"))
     return TritonInstallation(home / "bin" / "tritonserver", overlay / "backends", libraries)
 
 
-def _python_library_folder(python: str) -> list[Path]:
-    """Folder of the `libpython` that this interpreter brings; where it brings none, the system's must be installed."""
-    folder = Path(sysconfig.get_config_var("LIBDIR"))
-    return [folder] if (folder / f"libpython{python}.so.1.0").exists() else []
+def _link_python_library(python: str, folder: Path) -> Path:
+    """Link this interpreter's `libpython` in a `folder` of its own; where there is none, the system's is found.
+
+    Where it lies there may be other libraries, such as another cuDNN, which must not hide those that PyTorch brings.
+    """
+    library = Path(sysconfig.get_config_var("LIBDIR"), f"libpython{python}.so.1.0")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    if library.exists():
+        (folder / library.name).symlink_to(library)
+    return folder
 
 
 def _lay_out(backend: Path, stub: Path, target: Path) -> None:

@@ -69,6 +69,18 @@ def test_a_probe_that_fails_is_a_fault_with_its_first_line_and_no_beat(heartbeat
     assert pulse(tmp_path).fault == "RuntimeError: CUDA error: an illegal memory access"
 
 
+def test_what_ends_loading_is_a_fault_and_logged_with_its_traceback(
+    heartbeat: Heartbeat, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(RuntimeError), heartbeat.loading():
+        raise RuntimeError("CUDA error: out of memory\nCompile with ...")
+
+    (pulse,) = read_pulses(tmp_path)
+    assert pulse.fault == "RuntimeError: CUDA error: out of memory"
+    assert not pulse.serving
+    assert "Traceback" in caplog.text
+
+
 def test_a_long_fault_is_cut(heartbeat: Heartbeat, tmp_path: Path) -> None:
     heartbeat.fail("é" * 500)
     assert pulse(tmp_path).fault.startswith("é" * 100)

@@ -106,6 +106,19 @@ def test_without_any_triton_the_error_says_what_is_missing(tmp_path: Path) -> No
         find_installation(tmp_path / "overlay", tmp_path, package="no_such_package")
 
 
+def test_of_the_interpreters_folder_only_its_own_library_is_shown_to_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"libpython{sys.version_info.major}.{sys.version_info.minor}.so.1.0"
+    for library in (name, "libcudnn.so.9"):
+        (tmp_path / library).touch()
+    monkeypatch.setattr("sysconfig.get_config_var", {"LIBDIR": str(tmp_path)}.get)
+    found = find_installation(tmp_path / "overlay", tmp_path / "none")
+    assert tmp_path not in found.libraries
+    linked = [file for folder in found.libraries for file in folder.iterdir() if file.resolve().parent == tmp_path]
+    assert [file.name for file in linked] == [name]
+
+
 def test_the_bundled_backend_is_laid_out_anew_each_time(tmp_path: Path) -> None:
     for _ in range(2):
         found = find_installation(tmp_path / "overlay", tmp_path / "none")

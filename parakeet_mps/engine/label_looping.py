@@ -14,6 +14,15 @@ import torch
 from parakeet_mps.engine.counters import Counters
 from parakeet_mps.engine.hypotheses import Hypothesis, read_hypotheses
 
+GRAPHS = "no_while_loops"
+"""Not NeMo's one graph with the loops inside, which spoils the process (NeMo 3.0.0, `cuda_python_utils`).
+
+It captures the loops' bodies on streams that PyTorch does not count as part of the capture, so their memory may be
+given to others, and the next capture unmaps it. And it writes the compiler's log over `b" "`, an object that all of
+Python shares: then a byte 32 reads as 0, and what is loaded next comes out damaged:
+https://github.com/NVIDIA-NeMo/NeMo/issues/15423
+"""
+
 
 class LabelLooping:
     """Decodes batches by a `nemo...GreedyBatchedTDTLabelLoopingComputer`, eagerly until `fix` is called."""
@@ -33,6 +42,7 @@ class LabelLooping:
             return
         encoded = like.new_zeros(utterances, frames, like.shape[-1])
         lengths = torch.ones(utterances, dtype=torch.int64, device=like.device)
+        self._computer.force_cuda_graphs_mode(GRAPHS)
         self._computer.cuda_graphs_impl(encoder_output=encoded, encoder_output_length=lengths)
         self._computer._graph_reinitialize = _refuse
         self._largest = (utterances, frames)

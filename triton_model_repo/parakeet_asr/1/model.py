@@ -25,9 +25,15 @@ class TritonPythonModel:
         # Triton's stub keeps the C locale and ignores PYTHONPATH, but PyTorch reads sources that are UTF-8.
         locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
         sys.path.insert(0, settings["package_path"])
-        from parakeet_mps import contract, file_lock, heartbeat, partition
+        from parakeet_mps import heartbeat
 
         self._heartbeat = heartbeat.Heartbeat(Path(settings["heartbeats"]), args["model_instance_name"])
+        with self._heartbeat.loading():
+            self._load(args, settings)
+
+    def _load(self, args: dict[str, str], settings: dict[str, str]) -> None:
+        from parakeet_mps import contract, file_lock, partition
+
         os.environ.update(partition.client_environ(settings))  # before the first CUDA call
         if settings["device"] == "cuda":
             partition.check_partition(settings, torch.cuda.get_device_properties(0).multi_processor_count)
