@@ -29,13 +29,18 @@ STACK_SIGNAL = signal.SIGUSR1
 """Makes a recogniser write the stacks of its threads to its log, whatever it is stuck in."""
 
 _SUFFIX = ".beat"
-_FIELDS = struct.Struct("<qqdd256s")  # pid, serving, beat, busy since, fault
+_TEXT_BYTES = 256
+_FIELDS = struct.Struct(f"<qqdd{_TEXT_BYTES}s{_TEXT_BYTES}s")  # pid, serving, beat, busy since, fault, phases
 _SERVING, _BEAT, _BUSY, _FAULT = 8, 16, 24, 32
+_PHASES = _FAULT + _TEXT_BYTES
 
 
 @dataclass(frozen=True)
 class Pulse:
-    """What a recogniser last said of itself: `beat` and `busy_since` in seconds, `busy_since` None while it is idle."""
+    """What a recogniser last said of itself: `beat` and `busy_since` in seconds, `busy_since` None while it is idle.
+
+    `phases` are those of its loading that have ended, and how long each took.
+    """
 
     name: str
     pid: int
@@ -43,6 +48,7 @@ class Pulse:
     beat: float
     busy_since: float | None
     fault: str
+    phases: str
 
 
 class Heartbeat:
@@ -54,7 +60,9 @@ class Heartbeat:
     def __init__(self, folder: Path, name: str, period_s: float = PERIOD_S) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._name, self._period_s = name, period_s
-        self._record = _map(folder / f"{name}{_SUFFIX}", _FIELDS.pack(os.getpid(), 0, time.monotonic(), 0.0, b""))
+        self._record = _map(folder / f"{name}{_SUFFIX}", _FIELDS.pack(os.getpid(), 0, time.monotonic(), 0.0, b"", b""))
+        self._phases: list[str] = []
+        self._phase_began_at = time.monotonic()
         self._probe: Callable[[], object] = lambda: None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
@@ -70,6 +78,13 @@ class Heartbeat:
             LOG.exception("loading failed")
             self.fail(_fault(error))
             raise
+
+    def passed(self, phase: str) -> None:
+        """Show that a phase of loading has ended, and how long it took."""
+        now = time.monotonic()
+        self._phases.append(f"{phase} {now - self._phase_began_at:.1f} s")
+        self._phase_began_at = now
+        self._write(_PHASES, ", ".join(self._phases))
 
     def serve(self, probe: Callable[[], object]) -> None:
         """Begin to beat: `probe`, called about once a second from a thread of its own, raises when something is broken.
@@ -111,14 +126,17 @@ class Heartbeat:
 
     def fail(self, fault: str) -> None:
         """Ask for recovery, because of `fault`; there is no way back."""
-        text = fault.encode(errors="replace")[:255]
-        self._record[_FAULT : _FAULT + len(text)] = text
+        self._write(_FAULT, fault)
 
     def stop(self) -> None:
         """End the beating."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(self._period_s)
+
+    def _write(self, place: int, text: str) -> None:
+        encoded = text.encode(errors="replace")[: _TEXT_BYTES - 1]
+        self._record[place : place + len(encoded)] = encoded
 
     def _beat(self) -> None:
         while not self._ended.wait(self._period_s):
@@ -144,11 +162,11 @@ def _fault(error: Exception) -> str:
 
 def _read(file: Path) -> Pulse | None:
     try:
-        pid, serving, beat, busy, fault = _FIELDS.unpack(file.read_bytes())
+        pid, serving, beat, busy, *texts = _FIELDS.unpack(file.read_bytes())
     except (OSError, struct.error):  # removed, or not yet written
         return None
-    text = fault.partition(b"\0")[0].decode(errors="replace")
-    return Pulse(file.name.removesuffix(_SUFFIX), pid, bool(serving), beat, busy or None, text)
+    fault, phases = (text.partition(b"\0")[0].decode(errors="replace") for text in texts)
+    return Pulse(file.name.removesuffix(_SUFFIX), pid, bool(serving), beat, busy or None, fault, phases)
 
 
 def _map(path: Path, record: bytes) -> mmap.mmap:

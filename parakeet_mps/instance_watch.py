@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from pathlib import Path
 from parakeet_mps.heartbeat import STACK_SIGNAL, Pulse, read_pulses
 from parakeet_mps.process import ServiceFailure
 from parakeet_mps.process_state import find_end, is_stopped
+
+LOG = logging.getLogger("supervisor")
 
 POLL_S = 0.2
 BEAT_LIMIT_S = 15.0
@@ -65,8 +68,15 @@ class InstanceWatch:
         """Do nothing: Triton starts the recognisers."""
 
     async def wait_ready(self) -> None:
-        """Return when all recognisers are loaded and beat."""
-        while sum(pulse.serving for pulse in read_pulses(self._folder)) < self._count:
+        """Return when all recognisers are loaded and beat, having logged what each spent its time on."""
+        told: set[str] = set()
+        while True:
+            for pulse in read_pulses(self._folder):
+                if pulse.serving and pulse.name not in told:
+                    told.add(pulse.name)
+                    LOG.info("%s has loaded: %s", pulse.name, pulse.phases)
+            if len(told) >= self._count:
+                return
             await asyncio.sleep(self._poll_s)
 
     async def wait_failed(self) -> ServiceFailure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,6 +80,13 @@ def test_what_ends_loading_is_a_fault_and_logged_with_its_traceback(
     assert pulse.fault == "RuntimeError: CUDA error: out of memory"
     assert not pulse.serving
     assert "Traceback" in caplog.text
+
+
+def test_the_phases_of_loading_are_there_as_they_end(heartbeat: Heartbeat, tmp_path: Path) -> None:
+    heartbeat.passed("imports")
+    assert re.fullmatch(r"imports \d\.\d s", read_pulses(tmp_path)[0].phases)
+    heartbeat.passed("checkpoint")
+    assert re.fullmatch(r"imports \d\.\d s, checkpoint \d\.\d s", read_pulses(tmp_path)[0].phases)
 
 
 def test_a_long_fault_is_cut(heartbeat: Heartbeat, tmp_path: Path) -> None:

@@ -78,6 +78,15 @@ def kept_serving(watch: InstanceWatch, seconds: float) -> bool:
     return asyncio.run(scenario())
 
 
+def test_what_a_recogniser_spent_its_loading_on_is_logged(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="supervisor")
+    start(f"heartbeat.passed('imports'); {SERVES}")
+    asyncio.run(asyncio.wait_for(watch(tmp_path).wait_ready(), 20))
+    assert re.search(r"asr_0_0 has loaded: imports \d\.\d s$", caplog.text, re.MULTILINE)
+
+
 @pytest.mark.parametrize(
     ("number", "what"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -33,12 +33,20 @@ GRAPH_MEMORY = 4 << 30
 
 log = logging.getLogger(__name__)
 
+Passed = Callable[[str], None]
+"""Is called with the name of each phase of loading when it has ended."""
+
+
+def say_nothing(_: str) -> None:
+    """Be called for nothing."""
+
 
 class Pipeline:
     """The device's half of a recogniser. Its batches have at most `most` utterances of at most `max_samples`.
 
     Weights are held in `dtype`; where our encoder is used, the `model` gives up its own. `capture` makes CUDA graphs,
-    or what stands for them; without it everything runs eagerly. All work goes to `stream`.
+    or what stands for them; without it everything runs eagerly. All work goes to `stream`. `passed` hears of each phase
+    of loading.
     """
 
     def __init__(
@@ -49,8 +57,9 @@ class Pipeline:
         capture: Capture | None,
         stream: torch.cuda.Stream | None,
         counters: Counters,
+        passed: Passed = say_nothing,
     ) -> None:
-        self._counters = counters
+        self._counters, self._passed = counters, passed
         self.device = next(model.joint.parameters()).device
         self.stream = stream
         self.most = MOST
@@ -62,6 +71,7 @@ class Pipeline:
         self._booster = Booster(model.decoding, model.tokenizer, counters)
         self.decoder: Decode = LabelLooping(model.decoding.decoding.decoding_computer, counters)
         self.find_fault = self._booster.find_fault
+        passed("encoder")
         if capture is not None:
             self._capture(model, frames, torch.empty(channels, dtype=dtype, device=self.device), capture)
 
@@ -96,7 +106,9 @@ class Pipeline:
         self.most = max(BATCHES)
         with torch.cuda.stream(self.stream):
             self.decoder = build_decoder(model, like, (self.most, frames), capture, self._counters, make_steps)
+            self._passed("decoder")
             self._booster.fix(self.most, frames, like)
+            self._passed("boosting")
         if isinstance(self.acoustics, EagerAcoustics):
             self._capture_acoustics(self.acoustics, frames, capture)
 
@@ -107,11 +119,13 @@ class Pipeline:
         except RuntimeError as error:  # of CUDA; its memory may not suffice, its libraries may refuse to be captured
             self._give_up_graphs(str(error))
             return
+        self._passed("graphs")
         change = find_change(
             lambda batch: self(batch, via=graphed.replayed),
             lambda batch: self(batch, via=graphed.eagerly),
             self._longest_s,
         )
+        self._passed("self-test")
         if change:
             self._give_up_graphs(change)
         else:

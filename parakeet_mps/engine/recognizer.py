@@ -15,7 +15,7 @@ from parakeet_mps.engine.counters import Counters
 from parakeet_mps.engine.decoding import HypothesisReader
 from parakeet_mps.engine.graphs import Capture, CudaCapture
 from parakeet_mps.engine.loading import load_model
-from parakeet_mps.engine.pipeline import Pipeline
+from parakeet_mps.engine.pipeline import Passed, Pipeline, say_nothing
 from parakeet_mps.engine.utterance import UtteranceError, find_fault
 
 WARM_UP_S = (1.0, 15.0)
@@ -36,30 +36,41 @@ class Recognizer:
         dtype: torch.dtype = torch.float32,
         capture: Capture | None = None,
         stream: torch.cuda.Stream | None = None,
+        passed: Passed = say_nothing,
     ) -> None:
         self._max_samples = max_samples
         self._counters = Counters()
         frame_s = model.cfg.preprocessor.window_stride * model.encoder.subsampling_factor
         self._reader = HypothesisReader(model.decoding, frame_s)
-        self.pipeline = Pipeline(model, max_samples, dtype, capture, stream, self._counters)
+        self.pipeline = Pipeline(model, max_samples, dtype, capture, stream, self._counters, passed)
 
     @classmethod
-    def load(cls, path: str | Path, device: str | None = None, *, threads: int | None = None) -> Recognizer:
+    def load(
+        cls,
+        path: str | Path,
+        device: str | None = None,
+        *,
+        threads: int | None = None,
+        passed: Passed = say_nothing,
+    ) -> Recognizer:
         """Load the `.nemo` file `path` to `device` (default: CUDA where there is one), warmed up and frozen.
 
-        Weights are bf16 on CUDA, fp32 elsewhere. `threads` bounds the CPU threads of this process. Raises
-        `CheckpointError` for another kind of model.
+        Weights are bf16 on CUDA, fp32 elsewhere. `threads` bounds the CPU threads of this process. `passed`
+        hears of each phase. Raises `CheckpointError` for another kind of model.
         """
         if threads:
             torch.set_num_threads(threads)
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         model, samples = load_model(path, place), MAX_PIECE_S * SAMPLE_RATE_HZ
+        passed("checkpoint")
         if place.type == "cuda":
             stream = torch.cuda.Stream(place)  # type: ignore[no-untyped-call]
-            recognizer = cls(model, samples, dtype=torch.bfloat16, capture=CudaCapture(stream), stream=stream)
+            capture = CudaCapture(stream)
+            recognizer = cls(model, samples, dtype=torch.bfloat16, capture=capture, stream=stream, passed=passed)
         else:
-            recognizer = cls(model, samples)
+            recognizer = cls(model, samples, passed=passed)
         recognizer._warm_up()
+        passed("warm-up")
         # What is loaded stays for the life of the process: the collector need not walk through it again.
         gc.collect()
         gc.freeze()

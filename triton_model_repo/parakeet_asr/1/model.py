@@ -45,8 +45,10 @@ class TritonPythonModel:
 
         self._contract, self._utterance_error = contract, UtteranceError
         path, device, threads = settings["model_path"], settings["device"], int(settings["torch_threads"])
+        self._heartbeat.passed("imports")
         with file_lock.turn(settings["load_lock"]):  # loading peaks in memory and must not overlap
-            self._recognizer = Recognizer.load(path, device, threads=threads)
+            self._heartbeat.passed("waiting")
+            self._recognizer = Recognizer.load(path, device, threads=threads, passed=self._heartbeat.passed)
         self._metrics = InstanceMetrics(pb_utils.MetricFamily, args, self._recognizer.counters)
         self._heartbeat.serve(device_probe(device))
 
