@@ -17,7 +17,11 @@ from pathlib import Path
 import psutil
 
 ROOT = Path(__file__).parent.parent
-START_LIMIT_S = 180
+START_LIMIT_S = 300
+
+
+class ServiceNotReadyError(RuntimeError):
+    """The service ended while it started, or took too long."""
 
 
 class Service:
@@ -55,14 +59,20 @@ class Service:
 
 
 @contextlib.contextmanager
-def running_service(**settings: str) -> Iterator[Service]:
-    """Start the service on free ports with `settings` as environment variables; stop it in the end."""
-    with tempfile.TemporaryDirectory() as folder:
+def running_service(root: Path = ROOT, log: Path | None = None, **settings: str) -> Iterator[Service]:
+    """Start the service on free ports with `settings` as environment variables; stop it in the end.
+
+    `root` is the project's folder, `log` where its output goes instead of this process's.
+    """
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
         run = Path(folder) / "run"
         ports = dict(zip(("PORT", "TRITON_HTTP_PORT", "TRITON_METRICS_PORT", "GRPC"), _free_ports(4), strict=True))
         address = {"HOST": "127.0.0.1", "TRITON_URL": f"127.0.0.1:{ports.pop('GRPC')}", "RUN_DIR": str(run)}
         environ = os.environ | {name: str(port) for name, port in ports.items()} | address | settings
-        process = subprocess.Popen([sys.executable, "-m", "parakeet_mps.service"], cwd=ROOT, env=environ)
+        output = stack.enter_context(log.open("wb")) if log else None
+        command = [sys.executable, "-m", "parakeet_mps.service"]
+        process = subprocess.Popen(command, cwd=root, env=environ, stdout=output, stderr=output)
         try:
             _wait_for(run / "ready", process)
             yield Service(f"http://127.0.0.1:{ports['PORT']}", process)
@@ -81,7 +91,7 @@ def _wait_for(ready: Path, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + START_LIMIT_S
     while not ready.exists():
         if process.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit("the service did not become ready")
+            raise ServiceNotReadyError("the service did not become ready; its log says why")
         time.sleep(0.1)
 
 
