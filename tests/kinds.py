@@ -7,6 +7,7 @@ import io
 import random
 import struct
 import sys
+import wave
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -97,6 +98,16 @@ def wav_with_long_preamble(wav: bytes) -> bytes:
     return wav_header(len(samples_of(wav)), before=junk) + samples_of(wav) + b"LIST\x04\0\0\0INFO"
 
 
+def dts_as_pcm(wav: bytes) -> bytes:
+    """Return DTS behind the header of a CD's PCM, as discs of surround sound have it."""
+    dts = piped(wav, "dts", "-ar", "44100", "-ac", "2", "-c:a", "dca", "-strict", "-2", "-b:a", "1411200")
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setparams((2, 2, 44_100, 0, "NONE", ""))
+        writer.writeframes(dts)
+    return file.getvalue()
+
+
 # MP3 tags by hand
 
 
@@ -182,6 +193,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     *(Kind("Channels", str(count), channels(count), 0.999) for count in range(1, 9)),
     Kind("Channels", "2 out of phase", by_ffmpeg("wav", "-af", "pan=stereo|c0=c0|c1=-1*c0"), 0.999),
+    Kind("WAV", "DTS that says it is PCM", dts_as_pcm),
     Kind("FLAC", "16-bit", by_ffmpeg("flac"), 0.999),
     Kind("FLAC", "24-bit 96 kHz", by_ffmpeg("flac", "-sample_fmt", "s32", "-ar", "96000"), 0.999),
     Kind("FLAC", "written to a pipe", by_ffmpeg_pipe("flac"), 0.999),

@@ -34,6 +34,8 @@ MAX_CHANNELS = 8
 """More channels are no recording of speech, and would cost memory in proportion."""
 _RATES_HZ = range(1_000, 768_001)
 _TEXT_BYTES = 4096
+_WAV_PROBE_PACKETS = "1"
+"""Packets in which FFmpeg looks for DTS that calls itself PCM. Its usual 32 take ten times as long as decoding does."""
 _READ_BYTES = 1 << 18
 
 
@@ -50,6 +52,7 @@ def open_container(source: Source, options: dict[str, str]) -> InputContainer:
         "format_whitelist": ",".join(FORMATS),
         "codec_whitelist": ",".join(CODECS),
         "protocol_whitelist": "none",
+        **({"max_probe_packets": _WAV_PROBE_PACKETS} if head[8:12] == b"WAVE" else {}),
     }
     try:
         return av.open(  # type: ignore[return-value]  # an input, as it is opened for reading

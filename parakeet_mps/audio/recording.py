@@ -19,7 +19,7 @@ from parakeet_mps.errors import AudioError
 BLOCK_SAMPLES = 10 * SAMPLE_RATE_HZ
 """Most samples in one block."""
 
-_WAV_PACKET_BYTES = 1 << 16
+_WAV_PACKET_BYTES = 1 << 15
 """FFmpeg's own packets of 1/25 s cost more to hand around than to decode."""
 
 
