@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -104,6 +105,9 @@ class Pipeline:
     def _capture(self, model: Any, frames: int, like: torch.Tensor, capture: Capture) -> None:
         """Use captured decoders and, if they can be made and the self-test finds them right, captured acoustics."""
         self.most = max(BATCHES)
+        # Each capture collects garbage. Walking through all that is loaded would take a third of a second each time.
+        gc.collect()
+        gc.freeze()
         with torch.cuda.stream(self.stream):
             self.decoder = build_decoder(model, like, (self.most, frames), capture, self._counters, make_steps)
             self._passed("decoder")
