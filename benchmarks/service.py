@@ -25,11 +25,15 @@ class ServiceNotReadyError(RuntimeError):
 
 
 class Service:
-    """A running service: `url` of its gateway, and the process that supervises all others."""
+    """A running service: `url` of its gateway, its folder `run`, and the process that supervises all others."""
 
-    def __init__(self, url: str, process: subprocess.Popen[bytes]) -> None:
-        self.url = url
+    def __init__(self, url: str, run: Path, process: subprocess.Popen[bytes]) -> None:
+        self.url, self.run = url, run
         self._process = psutil.Process(process.pid)
+
+    def memory_mb(self) -> float:
+        """Return the resident memory of all processes; what they share counts for each."""
+        return sum(map(_resident, [self._process, *self._process.children(recursive=True)])) / 2**20
 
     def gateway_memory_mb(self) -> list[float]:
         """Return the resident memory of every gateway process now, the largest first; decoding processes included."""
@@ -75,7 +79,7 @@ def running_service(root: Path = ROOT, log: Path | None = None, **settings: str)
         process = subprocess.Popen(command, cwd=root, env=environ, stdout=output, stderr=output)
         try:
             _wait_for(run / "ready", process)
-            yield Service(f"http://127.0.0.1:{ports['PORT']}", process)
+            yield Service(f"http://127.0.0.1:{ports['PORT']}", run, process)
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()

@@ -1,8 +1,8 @@
-"""Checks the recogniser on a GPU and prints what it found; exits with 1 when an invariant does not hold.
+"""Checks recogniser and service on a GPU and prints what it found; exits with 1 when an invariant does not hold.
 
-Usage: python tests/gpu/check_engine.py [--big MODEL.nemo] [--cpu]
+Usage: python tests/gpu/check.py [--big MODEL.nemo] [--cpu] [--part results,speed,service]
 It needs no network and no espeak-ng, but tests/gpu/sentences.npz, which tests/gpu/spoken.py makes elsewhere. `--big`
-names the model whose speed is measured (default: random weights in the shape of Parakeet 0.6 B, built on the spot).
+names the model that is measured and served (default: random weights in the shape of Parakeet 0.6 B, built on the spot).
 `--cpu` runs all of it in small, to see that it runs.
 """
 
@@ -36,6 +36,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """Runs the script that the first argument names, with the same remedy."""
 
 from engine_timing import STAGES, profile_frontend, throughput, time_nemo, time_ours  # noqa: E402
+from report import Report  # noqa: E402
 from spoken import DEFAULT, Sentence, read_sentences  # noqa: E402
 
 from parakeet_mps.contract import MAX_PIECE_S, SAMPLE_RATE_HZ, Recognition  # noqa: E402
@@ -45,23 +46,6 @@ from parakeet_mps.engine.recognizer import Recognizer  # noqa: E402
 MOST_WORD_ERROR = 0.002
 MOST_GROWTH_MIB = 32.0
 PHRASES = ("amoxicillin", "tramadol :2.0")
-
-
-class Report:
-    """Prints a line for everything measured, and remembers whether an invariant failed."""
-
-    def __init__(self) -> None:
-        self.failed: list[str] = []
-
-    def note(self, what: str, value: str) -> None:
-        """Print a measured value."""
-        print(f"      {what:52} {value}", flush=True)
-
-    def check(self, what: str, value: str, *, holds: bool) -> None:
-        """Print an invariant and whether it holds."""
-        print(f"{'ok  ' if holds else 'FAIL'}  {what:52} {value}", flush=True)
-        if not holds:
-            self.failed.append(what)
 
 
 def load_ours(path: Path, device: torch.device, report: Report) -> Recognizer:
@@ -242,38 +226,46 @@ def check_results(device: torch.device, report: Report) -> None:
     check_counters(recognizer, report)
 
 
-def check_speed(big: Path | None, device: torch.device, report: Report) -> None:
+def check_speed(path: Path, device: torch.device, report: Report) -> None:
     """Measure a large model."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = big or (ROOT / "models" / "demo.nemo" if device.type == "cpu" else Path(folder) / "big.nemo")
-        if not path.exists():
-            _build(path)
-        sizes = (1, 4) if device.type == "cpu" else (1, 4, 16)
-        seconds, repeats = (3.0, 3) if device.type == "cpu" else (45.0, 10)
-        measure_speed(path, seconds, sizes, repeats, device, report)
+    sizes = (1, 4) if device.type == "cpu" else (1, 4, 16)
+    seconds, repeats = (3.0, 3) if device.type == "cpu" else (45.0, 10)
+    measure_speed(path, seconds, sizes, repeats, device, report)
 
 
 def main() -> int:
-    """Run both parts, each in a process of its own; 0 when all invariants hold.
+    """Run the parts, each in a process of its own; 0 when all invariants hold.
 
-    A process loads before it captures, and once: what is loaded after a capture can come out damaged
+    A process loads before it captures, and once: what is loaded after a capture could come out damaged
     (https://github.com/NVIDIA-NeMo/NeMo/issues/15423).
     """
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--big", type=Path)
     parser.add_argument("--cpu", action="store_true")
-    parser.add_argument("--part", choices=("results", "speed"), help=argparse.SUPPRESS)
+    parser.add_argument("--part", default="results,speed,service")
+    parser.add_argument("--soak-s", type=float, default=540.0, help="how long the service is under mixed load")
     arguments = parser.parse_args()
-    if arguments.part is None:
-        parts = [subprocess.run([sys.executable, *sys.argv, f"--part={part}"]) for part in ("results", "speed")]
-        return max(part.returncode != 0 for part in parts)
+    with tempfile.TemporaryDirectory() as folder:
+        big = arguments.big or (ROOT / "models" / "demo.nemo" if arguments.cpu else Path(folder) / "big.nemo")
+        if not big.exists():
+            _build(big)
+        parts = arguments.part.split(",")
+        if len(parts) == 1 and parts[0] != "service":
+            return run_part(parts[0], big, arguments)
+        here, service = [sys.executable, __file__, *sys.argv[1:], f"--big={big}"], str(HERE / "check_service.py")
+        commands = {part: [*here, f"--part={part}"] for part in parts}
+        commands |= {"service": [sys.executable, service, str(big), f"--soak-s={arguments.soak_s}"]}
+        return max(subprocess.run(commands[part]).returncode != 0 for part in parts)
+
+
+def run_part(part: str, big: Path, arguments: argparse.Namespace) -> int:
+    """Run one part here; 0 when its invariants hold."""
     device, report = torch.device("cpu" if arguments.cpu else "cuda"), Report()
-    if arguments.part == "results":
+    if part == "results":
         check_results(device, report)
     else:
-        check_speed(arguments.big, device, report)
-    print("; ".join(["FAILED", *report.failed]) if report.failed else f"{arguments.part}: all invariants hold")
-    return bool(report.failed)
+        check_speed(big, device, report)
+    return report.verdict(part)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,229 @@
+"""Checks the whole service on a GPU: its start, the division of the GPU, minutes of mixed load, a recogniser's death.
+
+Usage: python tests/gpu/check_service.py MODEL.nemo [--soak-s 540]     (without a GPU: one recogniser, on the CPU)
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parent.parent), str(HERE)]
+
+from report import Report  # noqa: E402
+
+from benchmarks.closed_loop import Answer, ClosedLoop, Target, form  # noqa: E402
+from benchmarks.load import clips  # noqa: E402
+from benchmarks.service import ROOT, Service, running_service  # noqa: E402
+from parakeet_mps.heartbeat import read_pulses  # noqa: E402
+from parakeet_mps.partition import expected_multiprocessors  # noqa: E402
+from parakeet_mps.run_folder import RunFolder  # noqa: E402
+
+MOST_READY_S = 120.0
+MOST_RECOVERY_S = 90.0
+MOST_GROWTH = 0.02
+MOST_GROWTH_MIB = 64.0
+SAMPLE = ROOT / "models" / "sample.wav"
+CONCURRENCIES = (8, 16, 32, 64)
+PROBE_S = 4.0
+KILL_LOAD = 0.5
+SOAK_LOAD = 0.8
+AFTER_KILL_S = 75.0
+MISSES = ("graph_misses", "decoder_graph_misses", "boosting_graphs_lost", "self_test_failed")
+
+
+def check_service(model: Path, soak_s: float, report: Report) -> None:
+    """Start the service with four recognisers under MPS and check all that it promises of a GPU."""
+    on_gpu = gpu_memory_mib() is not None
+    settings = {"MODEL": str(model)} | ({"MPS_INSTANCE_COUNT": "4"} if on_gpu else {})
+    log = Path(os.environ.get("OUT", "/tmp")) / "service_check.log"
+    begin = time.monotonic()
+    with (
+        running_service(log=log, **settings) as service,
+        ClosedLoop(mixed(service), min(8, os.cpu_count() or 1)) as loop,
+    ):
+        ready_s = time.monotonic() - begin
+        report.check("seconds until everything is ready", f"{ready_s:.1f}", holds=ready_s <= MOST_READY_S)
+        for line in re.findall(r"(parakeet_asr_\S+) has loaded: (.*)", log.read_text()):
+            report.note(*line)
+        check_partition(service, report)
+        rates = probe(loop, report)
+        soak(service, loop, concurrency_of(rates, SOAK_LOAD), soak_s, report)
+        check_kill(service, loop, concurrency_of(rates, KILL_LOAD), report)
+
+
+def mixed(service: Service) -> Target:
+    """Return a target that is sent clips of 1 to 60 s."""
+    rng = random.Random(11)
+    lengths = [rng.uniform(1, 60) for _ in range(40)]
+    return Target(service.url, tuple(form(rng.choice(clips(SAMPLE, seconds)), "parakeet-tdt") for seconds in lengths))
+
+
+def check_partition(service: Service, report: Report) -> None:
+    """Each recogniser has the part of the GPU that the plan gives it."""
+    metrics = read_metrics(service.url)
+    shares = [value for name, value in metrics if name.startswith("parakeet_instance_sm_share_ratio")]
+    seen = [value for name, value in metrics if name.startswith("parakeet_instance_multiprocessors")]
+    total = max((value / share for value, share in zip(seen, shares, strict=False) if share), default=0)
+    expected = [expected_multiprocessors(round(share * 100), round(total)) for share in shares if seen]
+    near = all(abs(a - b) <= 4 for a, b in zip(seen, expected, strict=False))
+    report.check("multiprocessors of each recogniser", f"{[round(value) for value in seen]}", holds=near)
+
+
+def probe(loop: ClosedLoop, report: Report) -> dict[int, float]:
+    """Return the requests a second at several concurrencies."""
+    rates = {}
+    for concurrency in CONCURRENCIES:
+        rates[concurrency] = rate(loop.run(concurrency, PROBE_S + 1), 1.0, PROBE_S + 1)
+        report.note(f"mixed lengths, concurrency {concurrency}", f"{rates[concurrency]:.1f} requests/s")
+    return rates
+
+
+def concurrency_of(rates: dict[int, float], part: float) -> int:
+    """Return the largest concurrency that takes no more than `part` of what the service can do."""
+    most = max(rates.values())
+    return max((n for n, value in rates.items() if value <= part * most), default=min(rates))
+
+
+def soak(service: Service, loop: ClosedLoop, concurrency: int, seconds: float, report: Report) -> None:
+    """Load the service for long: nothing grows after the first minute, nothing runs outside the graphs."""
+    before = misses(service.url)
+    with sampled_memory(service) as samples:
+        answers = loop.run(concurrency, seconds)
+    bad = Counter(answer.status for answer in answers if answer.status != 200)
+    report.note("soak", f"{seconds:.0f} s at concurrency {concurrency}: {len(answers)} requests")
+    report.check("soak: answers other than 200", f"{dict(bad)}", holds=not bad)
+    report.check(
+        "soak: batches outside the graphs", f"{misses(service.url) - before:.0f}", holds=misses(service.url) == before
+    )
+    for name, values in zip(("GPU", "host"), zip(*samples, strict=True), strict=True):
+        settled = values[min(len(values) // 3, 60) :]
+        tenth = max(1, len(settled) // 10)
+        early, late = statistics.median(settled[:tenth]), statistics.median(settled[-tenth:])
+        holds = late - early <= max(MOST_GROWTH_MIB, MOST_GROWTH * early)
+        report.check(f"soak: {name} memory, early and late (MiB)", f"{early:.0f} {late:.0f}", holds=holds)
+
+
+def check_kill(service: Service, loop: ClosedLoop, concurrency: int, report: Report) -> None:
+    """Kill a recogniser under load: every request is answered or told to come back, and the rate returns."""
+    answers: list[Answer] = []
+    thread = threading.Thread(target=lambda: answers.extend(loop.run(concurrency, AFTER_KILL_S + 10)))
+    begin = time.monotonic()
+    thread.start()
+    time.sleep(10)
+    victim = read_pulses(RunFolder(service.run).heartbeats)[0]
+    killed_at = time.monotonic()
+    os.kill(victim.pid, signal.SIGKILL)
+    down_s = wait_for_health(service.url, 503, 10)
+    up_s = wait_for_health(service.url, 200, AFTER_KILL_S)
+    thread.join()
+    usual = rate(answers, 3.0, killed_at - begin)
+    full_s = full_again(answers, killed_at, usual)
+    statuses = Counter(answer.status for answer in answers)
+    slowest = max(answer.answered - answer.sent for answer in answers)
+    report.note("kill -9 of a recogniser", f"at {usual:.1f} requests/s, concurrency {concurrency}")
+    report.check("kill: /health says 503 after (s)", f"{down_s:.2f}", holds=down_s < 2)
+    report.check("kill: /health says 200 after (s)", f"{up_s:.1f}", holds=up_s < MOST_RECOVERY_S)
+    report.check("kill: full rate again after (s)", f"{full_s:.1f}", holds=full_s < MOST_RECOVERY_S)
+    report.check("kill: statuses", f"{dict(statuses)}", holds=set(statuses) <= {200, 503})
+    report.note("kill: longest wait for an answer (s)", f"{slowest:.1f}")
+
+
+def full_again(answers: Sequence[Answer], killed_at: float, usual: float) -> float:
+    """Return after how long the rate over two seconds was nine tenths of the usual one; infinity when it never was."""
+    good = sorted(answer.answered - killed_at for answer in answers if answer.status == 200)
+    for second in range(3, int(AFTER_KILL_S) - 2):
+        if sum(second <= time_s < second + 2 for time_s in good) >= 1.8 * usual:
+            return float(second)
+    return float("inf")
+
+
+def rate(answers: Sequence[Answer], begin: float, end: float) -> float:
+    """Return the good answers a second that ended between two times after the first request (s)."""
+    first = min(answer.sent for answer in answers)
+    return sum(begin <= answer.answered - first < end and answer.status == 200 for answer in answers) / (end - begin)
+
+
+def wait_for_health(url: str, status: int, limit_s: float) -> float:
+    """Return after how long /health answered `status`; infinity after the limit."""
+    begin = time.monotonic()
+    while time.monotonic() - begin < limit_s:
+        try:
+            with urllib.request.urlopen(f"{url}/health", timeout=5) as response:
+                found = response.status
+        except urllib.error.HTTPError as error:
+            found = error.code
+        if found == status:
+            return time.monotonic() - begin
+        time.sleep(0.05)
+    return float("inf")
+
+
+def read_metrics(url: str) -> list[tuple[str, float]]:
+    """Return the samples of the metrics page."""
+    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as response:
+        page = response.read().decode()
+    return [(line.rpartition(" ")[0], float(line.rpartition(" ")[2])) for line in page.splitlines() if line[:1] != "#"]
+
+
+def misses(url: str) -> float:
+    """Return how many batches ran outside what was captured, over all recognisers."""
+    return sum(value for name, value in read_metrics(url) if any(miss in name for miss in MISSES))
+
+
+@contextmanager
+def sampled_memory(service: Service) -> Iterator[list[tuple[float, float]]]:
+    """Yield a list that fills with (GPU, host) memory in MiB, about once a second."""
+    samples: list[tuple[float, float]] = []
+    stop = threading.Event()
+
+    def sample() -> None:
+        while not stop.wait(1.0):
+            samples.append((gpu_memory_mib() or 0.0, service.memory_mb()))
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        stop.set()
+        thread.join()
+
+
+def gpu_memory_mib() -> float | None:
+    """Return the GPU's memory in use; None without a GPU."""
+    command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    try:
+        return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0])
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def main() -> int:
+    """Check; 0 when all invariants hold."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--soak-s", type=float, default=540.0)
+    arguments = parser.parse_args()
+    report = Report()
+    check_service(arguments.model.absolute(), arguments.soak_s, report)
+    return report.verdict("service")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
