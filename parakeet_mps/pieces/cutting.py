@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from parakeet_mps.contract import SAMPLE_RATE_HZ
 from parakeet_mps.pieces.quiet import FRAME_SAMPLES, find_pauses, quietest
@@ -65,25 +67,33 @@ class Cutter:
     def __init__(self, piece_s: float) -> None:
         self._limit = int(piece_s * SAMPLE_RATE_HZ)
         self._shared = min(int(SHARED_S * SAMPLE_RATE_HZ), self._limit // 4)
-        self._held = torch.zeros(0)
-        self._held_at = 0  # sample of the recording at which `_held` begins
-        self._lead = 0  # samples of `_held` that the piece before answers for
+        self._blocks: list[torch.Tensor] = []
+        self._held_samples = 0
+        self._held_at = 0  # sample of the recording at which what is held begins
+        self._lead = 0  # samples of it that the piece before answers for
 
     def push(self, block: torch.Tensor) -> Iterator[Piece]:
         """Take the next block, float32 [samples], and yield the pieces that are complete."""
-        self._held = torch.cat([self._held, block])
-        while self._held.numel() >= self._limit + LEAST_LEFT_S * SAMPLE_RATE_HZ:
-            yield self._cut()
+        self._blocks.append(block)
+        self._held_samples += block.numel()
+        while self._held_samples >= self._limit + LEAST_LEFT_S * SAMPLE_RATE_HZ:
+            yield self._cut(self._joined())
 
     def finish(self) -> Iterator[Piece]:
         """Yield the last pieces: what is left when the recording has ended."""
-        while self._held.numel() > self._limit:
-            yield self._cut()
-        if self._held.numel() > self._lead:
-            yield self._piece(self._held.numel(), self._held.numel())
+        while self._held_samples > self._limit:
+            yield self._cut(self._joined())
+        if self._held_samples > self._lead:
+            yield self._piece(self._joined(), self._held_samples)
 
-    def _cut(self) -> Piece:
-        loudness = power_db(self._held[: self._limit], FRAME_SAMPLES)
+    def _joined(self) -> torch.Tensor:
+        """Return all that is held, float32 [samples]. Blocks are joined only where a piece ends: it is a copy."""
+        if len(self._blocks) > 1:
+            self._blocks = [torch.cat(self._blocks)]
+        return self._blocks[0]
+
+    def _cut(self, held: torch.Tensor) -> Piece:
+        loudness = power_db(held[: self._limit], FRAME_SAMPLES)
         first = (self._lead + self._limit // 4) // FRAME_SAMPLES
         if pauses := find_pauses(loudness, first):
             early = [pause for pause in pauses if pause.middle <= _SOON * len(loudness)]
@@ -94,32 +104,45 @@ class Cutter:
             last = (self._limit - self._shared) // FRAME_SAMPLES
             end = quietest(loudness, max(first, last // 2), last) * FRAME_SAMPLES
             shared = self._shared
-        piece = self._piece(end, end + shared)
-        self._held = self._held[end - shared :].clone()  # a view would keep the whole block in memory
+        piece = self._piece(held[: end + shared].clone(), end)  # views would keep all of it in memory
+        self._blocks = [held[end - shared :].clone()]
+        self._held_samples -= end - shared
         self._held_at += end - shared
         self._lead = shared
         return piece
 
-    def _piece(self, end: int, heard_end: int) -> Piece:
-        """Return the piece that answers for `_held` up to `end` and hears it up to `heard_end` (samples)."""
-        begin, waveform = _without_silent_ends(self._held[:heard_end])
+    def _piece(self, heard: torch.Tensor, end: int) -> Piece:
+        """Return the piece that hears the first samples that are held, and answers for them up to `end`."""
+        begin, waveform = _without_silent_ends(heard)
         return Piece(
             start_s=(self._held_at + self._lead) / SAMPLE_RATE_HZ,
             end_s=(self._held_at + end) / SAMPLE_RATE_HZ,
             waveform=waveform,
             heard_s=(self._held_at + begin) / SAMPLE_RATE_HZ,
-            continued=heard_end > end,
+            continued=heard.numel() > end,
         )
 
 
 def _without_silent_ends(waveform: torch.Tensor) -> tuple[int, torch.Tensor]:
     """Return the waveform without the near silence at its ends, and the sample at which it begins."""
-    magnitude = waveform.abs()
-    peak = magnitude.max().item()
+    samples = waveform.numpy()
+    peak = float(max(samples.max(), -samples.min()))
     if peak <= SILENCE_PEAK:
         return 0, waveform[:0].clone()
-    sounds = torch.nonzero(magnitude > min(HUSH_PEAK, max(SILENCE_PEAK, _HUSH_BELOW_PEAK * peak)))
+    hush = min(HUSH_PEAK, max(SILENCE_PEAK, _HUSH_BELOW_PEAK * peak))
     kept = int(SILENCE_KEPT_S * SAMPLE_RATE_HZ)
-    begin, end = max(0, int(sounds[0]) - kept), int(sounds[-1]) + kept
+    begin = max(0, _first_above(samples, hush) - kept)
+    end = len(samples) - 1 - _first_above(samples[::-1], hush) + kept
     begin -= begin % FRAME_SAMPLES  # keeps all times short in decimals
-    return begin, waveform[begin:end].clone()
+    sounding = waveform[begin:end]
+    # A view keeps all of the waveform in memory: not worth it for a small part.
+    return begin, sounding if 2 * sounding.numel() >= waveform.numel() else sounding.clone()
+
+
+def _first_above(samples: NDArray[np.float32], magnitude: float) -> int:
+    """Return the first sample of a greater magnitude, of which there must be one."""
+    for begin in range(0, len(samples), SAMPLE_RATE_HZ):
+        above = np.abs(samples[begin : begin + SAMPLE_RATE_HZ]) > np.float32(magnitude)
+        if above.any():
+            return begin + int(above.argmax())
+    raise ValueError("no sample is that loud")
