@@ -185,7 +185,7 @@ def _preferred_batch_sizes(settings: Settings) -> Choice[tuple[int, ...]]:
 
 def _batch_delay(settings: Settings) -> Choice[int]:
     # An instance at work gathers a batch anyway, so the delay matters only while one is idle. Then it is pure latency:
-    # 10 ms is a tenth of what one 45 s clip takes on an H200, and longer than clients of one burst are apart.
+    # 2 ms is a tenth of what one 45 s clip takes on an H200, and about what the members of one burst are apart.
     delay = settings.batch_delay_ms
     if delay == 0:
         return Choice(0, "BATCH_DELAY_MS; an idle instance takes what is there")

@@ -56,7 +56,7 @@ class Settings:
     mps_instance_count: int = _setting(AUTO, "Recognisers on each GPU, or `auto`.", minimum=1, maximum=48, auto=True)
     max_batch_size: int = _setting(16, "Most utterances in one batch.", minimum=1, maximum=64)
     batch_delay_ms: int = _setting(
-        10, "How long a request may wait for company at an idle recogniser.", minimum=0, maximum=1000
+        2, "How long a request may wait for company at an idle recogniser.", minimum=0, maximum=1000
     )
     max_queue_size: int = _setting(
         AUTO, "Pieces that may wait in Triton, or `auto`; more are refused.", minimum=1, maximum=65536, auto=True
