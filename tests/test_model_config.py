@@ -46,7 +46,7 @@ def test_utterances_of_different_lengths_may_share_a_batch() -> None:
     assert all(tensor.allow_ragged_batch for tensor in config.input)
     assert config.max_batch_size == 16
     assert list(config.dynamic_batching.preferred_batch_size) == [4, 8, 16]
-    assert config.dynamic_batching.max_queue_delay_microseconds == 10_000
+    assert config.dynamic_batching.max_queue_delay_microseconds == 2_000
 
 
 def test_the_queue_is_bounded_in_length_and_time() -> None:

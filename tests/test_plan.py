@@ -24,7 +24,7 @@ def gpu_machine(memory_mb: int = 143771, gpus: int = 1, mps_control: bool = True
         (LAPTOP, Settings(mps_instance_count=2), "cpu", 2, 100, False, 1),
         (gpu_machine(), Settings(), "cuda", 4, 25, True, 1),
         (gpu_machine(), Settings(mps_instance_count=8), "cuda", 8, 12, True, 1),
-        (gpu_machine(memory_mb=16384), Settings(), "cuda", 2, 50, True, 1),
+        (gpu_machine(memory_mb=18432), Settings(), "cuda", 2, 50, True, 1),
         (gpu_machine(memory_mb=8192), Settings(), "cuda", 1, 100, False, 1),
         (gpu_machine(), Settings(mps_instance_count=1), "cuda", 1, 100, False, 1),
         (gpu_machine(), Settings(mps_instance_count=1, mps="on"), "cuda", 1, 100, True, 1),
