@@ -90,7 +90,7 @@ def _decode(file: int, gateway: socket.socket, max_audio_s: float) -> None:
         with Source(file) as source:
             recording = Recording(source, max_audio_s)
             for block in recording.blocks():
-                _send(gateway, messages.AUDIO, block.tobytes())
+                _send(gateway, messages.AUDIO, block.data.cast("B"))
         _send(gateway, messages.END, (recording.warning or "").encode())
     except AudioError as error:
         _send(gateway, messages.REFUSED, error.message.encode())
@@ -98,9 +98,10 @@ def _decode(file: int, gateway: socket.socket, max_audio_s: float) -> None:
         _send(gateway, messages.REFUSED, b"The file takes too much memory to decode.")
 
 
-def _send(gateway: socket.socket, kind: bytes, body: bytes) -> None:
-    gateway.sendall(messages.HEADER.pack(kind, len(body)))
-    gateway.sendall(body)
+def _send(gateway: socket.socket, kind: bytes, body: bytes | memoryview) -> None:
+    """Send header and body together: alone, the header would wake the gateway for nothing."""
+    sent = gateway.sendmsg([messages.HEADER.pack(kind, len(body)), body])
+    gateway.sendall(memoryview(body)[max(0, sent - messages.HEADER.size) :])
 
 
 if __name__ == "__main__":

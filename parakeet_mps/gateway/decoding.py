@@ -10,7 +10,9 @@ import time
 from collections.abc import AsyncIterator
 from typing import BinaryIO
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from parakeet_mps.audio import messages
 from parakeet_mps.contract import SAMPLE_RATE_HZ
@@ -60,9 +62,9 @@ class Decoded:
 
     async def _receive(self) -> torch.Tensor | None:
         kind, body = await self._message()
-        if kind == messages.AUDIO and body and len(body) % _FLOAT32_BYTES == 0:
-            return self._counted(torch.frombuffer(bytearray(body), dtype=torch.float32))
-        text = body[: messages.MAX_TEXT_BYTES].decode(errors="replace")
+        if kind == messages.AUDIO and body.size and body.size % _FLOAT32_BYTES == 0:
+            return self._counted(torch.from_numpy(body.view(np.float32)))
+        text = body[: messages.MAX_TEXT_BYTES].tobytes().decode(errors="replace")
         if kind == messages.REFUSED:
             raise AudioError(text)
         if kind != messages.END:
@@ -70,7 +72,7 @@ class Decoded:
         self.warning = text or None
         return None
 
-    async def _message(self) -> tuple[bytes, bytes]:
+    async def _message(self) -> tuple[bytes, NDArray[np.uint8]]:
         began = time.monotonic()
         try:
             async with asyncio.timeout(self._time_left_s):

@@ -12,20 +12,25 @@ import sys
 import weakref
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from parakeet_mps.audio import messages
 from parakeet_mps.errors import UnavailableError
 
 _PACKAGE_PARENT = Path(__file__).resolve().parents[2]
 _STOP_LIMIT_S = 2.0
+_SEND_BUFFER_BYTES = 1 << 20
+"""Room for a block, so that the process need not wait for the gateway within one; the kernel may allow less."""
 
 
 class DecodingProcess:
     """One process that decodes one file. `kill` must be called in the end."""
 
-    def __init__(self, handle: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, handle: int, stream: socket.socket) -> None:
         self._handle = handle
-        self._reader = reader
-        self._writer = writer
+        self._stream = stream
+        self._header = bytearray(messages.HEADER.size)
 
     @classmethod
     async def meet(cls, stream: socket.socket) -> DecodingProcess:
@@ -34,25 +39,39 @@ class DecodingProcess:
         _, handles, _, _ = socket.recv_fds(stream, 1, 1)
         if not handles:
             raise UnavailableError("The decoder is not available now; try again.")
-        try:
-            return cls(handles[0], *await asyncio.open_connection(sock=stream))
-        except BaseException:
-            os.close(handles[0])
-            raise
+        return cls(handles[0], stream)
 
-    async def receive(self, longest_body: int) -> tuple[bytes, bytes]:
-        """Return kind and body of the next message. Raises `EOFError` when the process broke or breaks the rules."""
-        kind, size = messages.HEADER.unpack(await self._reader.readexactly(messages.HEADER.size))
+    async def receive(self, longest_body: int) -> tuple[bytes, NDArray[np.uint8]]:
+        """Return kind and body of the next message. Raises `EOFError` when the process broke or breaks the rules.
+
+        What was received until a cancellation is lost: kill the process then.
+        """
+        await self._fill(self._header)
+        kind, size = messages.HEADER.unpack(self._header)
         if size > longest_body:
             raise EOFError("the decoding process sent a message that is too long")
-        return kind, await self._reader.readexactly(size)
+        body = np.empty(size, np.uint8)
+        await self._fill(body.data)
+        return kind, body
 
     def kill(self) -> None:
         """End the process at once, if it has not ended by itself."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._handle, signal.SIGKILL)
         os.close(self._handle)
-        self._writer.close()
+
+    async def _fill(self, buffer: bytearray | memoryview) -> None:
+        """Receive as many bytes as `buffer` has, straight into it: asyncio's streams copy them three times."""
+        missing = memoryview(buffer)
+        while missing:
+            try:
+                count = self._stream.recv_into(missing)
+            except BlockingIOError:
+                await _readable(self._stream)
+                continue
+            if not count:
+                raise EOFError("the decoding process ended")
+            missing = missing[count:]
 
 
 class ForkServer:
@@ -79,6 +98,7 @@ class ForkServer:
         """Ask for a process that decodes the open file; return the stream through which it will speak."""
         stream, its_end = socket.socketpair()
         stream.setblocking(False)
+        its_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
         with its_end:
             try:
                 self._request(file, its_end, max_audio_s)

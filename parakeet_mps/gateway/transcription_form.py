@@ -43,7 +43,12 @@ def _refuse_diarized(value: Any) -> Any:
 
 
 def _listed(name: str, description: str) -> Any:
-    return Form(alias=name, description=description, default_factory=list)
+    return Form(alias=name, description=description, default_factory=_nothing)
+
+
+def _nothing() -> list[Any]:
+    """Return an empty list. Not `list` itself, whose signature Pydantic would parse from its docstring every time."""
+    return []
 
 
 class TranscriptionForm:
