@@ -29,16 +29,35 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from benchmarks.closed_loop import Answer, ClosedLoop, Target, form, percentile  # noqa: E402
 from benchmarks.load import clips  # noqa: E402
-from benchmarks.transport import MODEL, cpu_s  # noqa: E402
+from benchmarks.transport import cpu_s  # noqa: E402
 from echo_triton import EchoTriton, echo_triton  # noqa: E402
+from parakeet_mps.contract import Recognition, Token, Word  # noqa: E402
 from parakeet_mps.gateway.catalogue import MODEL_ID  # noqa: E402
 from processes import free_port  # noqa: E402
 
-WORDY_MODEL = MODEL.replace('"text": ""', '"text": "yes"')
-"""Says something: over pieces without a word the gateway ponders whether they are voiced."""
+MODEL = """
+import numpy
+import triton_python_backend_utils as pb_utils
 
+DOCUMENT = numpy.frombuffer(%r, numpy.uint8)
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("RECOGNITION", DOCUMENT)]) for _ in requests]
+"""
+
+WORDS_PER_S = 2.5
+TOKENS_PER_WORD = 2
 START_LIMIT_S = 60.0
 WARM_UP_S = 1.0
+
+
+def recognition(audio_s: float) -> Recognition:
+    """Return as many words as people say in `audio_s` seconds."""
+    starts = [count / WORDS_PER_S for count in range(int(audio_s * WORDS_PER_S))]
+    words = [Word("yes", start, start + 0.24, 0.9) for start in starts]
+    tokens = [Token("▁ye", 1, start, start + 0.08, 0.9) for start in starts for _ in range(TOKENS_PER_WORD)]
+    return Recognition(" ".join(word.text for word in words), audio_s, tuple(tokens), tuple(words))
 
 
 @dataclass(frozen=True)
@@ -162,7 +181,7 @@ def main() -> None:
     bodies = tuple(form(wav, MODEL_ID) for wav in clips(ROOT / "models" / "sample.wav", arguments.audio))
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        triton = stack.enter_context(echo_triton(folder, model=WORDY_MODEL))
+        triton = stack.enter_context(echo_triton(folder, model=MODEL % recognition(arguments.audio).to_json()))
         gateway = stack.enter_context(_gateway(folder, triton, arguments.workers))
         clients = stack.enter_context(ClosedLoop(Target(gateway.url, bodies), processes=1))
         clients.run(2, WARM_UP_S)
