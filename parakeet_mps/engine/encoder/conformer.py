@@ -6,7 +6,10 @@ from typing import Any
 
 import torch
 
-from parakeet_mps.engine.encoder.layer import Batch, Layer
+from parakeet_mps.engine.encoder.batch import Batch
+from parakeet_mps.engine.encoder.choice import choose_operations
+from parakeet_mps.engine.encoder.layer import Layer
+from parakeet_mps.engine.encoder.self_check import Sizes
 from parakeet_mps.engine.encoder.subsampling import FACTOR, Subsampling
 
 
@@ -26,8 +29,9 @@ class Encoder:
         self.longest = longest
         self.channels: int = module.d_model
         table = _positions(module, longest)
-        self._subsampling = Subsampling(module.pre_encode, module.xscale or 1.0, dtype)
-        self._layers = [Layer(layer, table, dtype) for layer in module.layers]
+        operations = choose_operations(Sizes.of(module), table.to(dtype))
+        self._subsampling = Subsampling(module.pre_encode, module.xscale or 1.0, dtype, operations)
+        self._layers = [Layer(layer, table, dtype, operations) for layer in module.layers]
 
     def __call__(self, features: torch.Tensor, frames: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return (encoded [utterances, frames / 8, channels], true lengths int64 [utterances]).
@@ -36,7 +40,7 @@ class Encoder:
         `frames`, int64 [utterances]. What is encoded beyond an utterance's length means nothing.
         """
         x, lengths = self._subsampling(features.to(self.dtype), frames)
-        batch = Batch.of(lengths, x.shape[1], self.dtype)
+        batch = Batch(len(x), x.shape[1], lengths, self.dtype)
         flat = x.flatten(0, 1)
         for layer in self._layers:
             flat = layer(flat, batch)
