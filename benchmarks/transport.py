@@ -42,7 +42,8 @@ class TritonPythonModel:
         return [self.answer(pb_utils.get_input_tensor_by_name(request, "AUDIO")) for request in requests]
 
     def answer(self, audio):
-        recognition = {"text": "", "duration": audio.shape()[-1] / 16000, "tokens": [], "words": []}
+        none = dict.fromkeys(("text", "id", "start", "end", "confidence"), ())
+        recognition = {"text": "", "duration": audio.shape()[-1] / 16000, "tokens": none, "words": none}
         document = numpy.frombuffer(json.dumps(recognition).encode(), numpy.uint8)
         return pb_utils.InferenceResponse([pb_utils.Tensor("RECOGNITION", document)])
 """

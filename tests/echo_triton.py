@@ -48,7 +48,8 @@ class TritonPythonModel:
         if phrases:
             time.sleep(float(phrases[0]))
         text = f"{audio.size} samples from {audio.min():g} to {audio.max():g}"
-        recognition = {"text": text, "duration": audio.size / 16000, "tokens": [], "words": []}
+        none = dict.fromkeys(("text", "id", "start", "end", "confidence"), ())
+        recognition = {"text": text, "duration": audio.size / 16000, "tokens": none, "words": none}
         document = numpy.frombuffer(json.dumps(recognition).encode(), numpy.uint8)
         return pb_utils.InferenceResponse([pb_utils.Tensor("RECOGNITION", document)])
 """

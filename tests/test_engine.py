@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from parakeet_mps.contract import MAX_PIECE_S, SAMPLE_RATE_HZ, Recognition, Token
+from parakeet_mps.contract import MAX_PIECE_S, SAMPLE_RATE_HZ, Recognition, Token, Word
 from parakeet_mps.engine.batching import MAX_PADDING, group_by_length
 from parakeet_mps.engine.edges import LATEST_FRAMES
 from parakeet_mps.engine.utterance import UtteranceError
-from parakeet_mps.engine.words import Piece, join_word, split_words, time_tokens
+from parakeet_mps.engine.vocabulary import Vocabulary
+from parakeet_mps.engine.words import FrameTimes, join_words, split_words, time_tokens
 
 if TYPE_CHECKING:
     from parakeet_mps.engine.recognizer import Recognizer
@@ -159,24 +160,29 @@ def test_long_utterances_are_not_computed_together() -> None:
 
 
 def test_tokens_of_one_frame_share_it() -> None:
-    pieces = [Piece(1, "▁a", 0, 0, 0.9), Piece(2, "▁b", 0, 3, 0.9), Piece(3, "▁c", 5, 0, 0.9)]
-    times = [(token.start, token.end) for token in time_tokens(pieces, FRAME_S, 10.0)]
-    assert times == [(0.0, 0.04), (0.04, 0.24), (0.4, 0.48)]
+    assert time_tokens([0, 0, 5, 6, 6, 6, 6], FrameTimes(FRAME_S), 10.0) == [0.0, 0.04, 0.4, 0.48, 0.5, 0.52, 0.54]
 
 
-def test_tokens_end_with_the_audio() -> None:
-    pieces = [Piece(1, "▁a", 1, 0, 0.9), Piece(2, "▁b", 1, 4, 0.9)]
-    times = [(token.start, token.end) for token in time_tokens(pieces, FRAME_S, 0.1)]
-    assert times == [(0.08, 0.09), (0.09, 0.1)]
+def test_tokens_of_the_last_frame_share_what_there_is_of_it() -> None:
+    assert time_tokens([1, 1], FrameTimes(FRAME_S), 0.1) == [0.08, 0.09]
+
+
+def read_words(*said: tuple[str, float]) -> list[Word]:
+    """Return the words of tokens (text, confidence) of one second each."""
+    texts = [text for text, _ in said]
+
+    def decode(ids: list[int]) -> str:
+        return "".join(texts[entry] for entry in ids).replace("▁", " ")
+
+    vocabulary = Vocabulary(texts, {",", ".", "'"}, decode)
+    words = split_words(range(len(texts)), vocabulary)
+    tokens = [Token(texts[at], at, float(at), at + 1.0, said[at][1]) for at in words.tokens]
+    return list(join_words(tokens, words, vocabulary))
 
 
 def spell(*texts: str) -> list[tuple[str, float, float]]:
-    """Return (text, start, end) of the words that pieces of one second each spell."""
-    tokens = [Token(text, index, float(index), index + 1.0, 0.5) for index, text in enumerate(texts)]
-    punctuation = {",", ".", "'"}
-    groups = split_words(tokens, punctuation)
-    words = [join_word(group, "".join(t.text for t in group).replace("▁", " "), punctuation) for group in groups]
-    return [(word.text, word.start, word.end) for word in words]
+    """Return (text, start, end) of the words that tokens of one second each spell."""
+    return [(word.text, word.start, word.end) for word in read_words(*((text, 0.5) for text in texts))]
 
 
 def test_words_are_merged_at_word_marks() -> None:
@@ -195,6 +201,14 @@ def test_punctuation_inside_a_word_does_not_end_it() -> None:
     assert spell("▁don", "'", "t") == [("don't", 0.0, 3.0)]
 
 
+def test_punctuation_alone_is_a_word() -> None:
+    assert spell(",", ".", "▁so") == [(",.", 0.0, 2.0), ("so", 2.0, 3.0)]
+
+
+def test_lone_word_marks_that_open_nothing_are_left_out() -> None:
+    assert spell("▁", "▁a", "▁", "▁", "b", "▁") == [("a", 1.0, 2.0), ("b", 3.0, 5.0)]
+    assert spell() == spell("▁") == []
+
+
 def test_a_word_is_as_certain_as_its_least_certain_token() -> None:
-    tokens = [Token("▁a", 0, 0.0, 0.1, 0.9), Token("b", 1, 0.1, 0.2, 0.3)]
-    assert join_word(tokens, "ab", ()).confidence == 0.3
+    assert [word.confidence for word in read_words(("▁a", 0.9), ("b", 0.3), ("▁c", 0.8))] == [0.3, 0.8]

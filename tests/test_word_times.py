@@ -12,10 +12,10 @@ import torch
 
 from conftest import RunningService
 from parakeet_mps.checkpoint import ROOT
-from parakeet_mps.contract import SAMPLE_RATE_HZ, Recognition, Token, Word
+from parakeet_mps.contract import SAMPLE_RATE_HZ, Recognition, Word
 from parakeet_mps.engine.edges import Emission, Span, find_edges
-from parakeet_mps.engine.loudness import Loudness
-from parakeet_mps.engine.words import emissions, place_words
+from parakeet_mps.engine.loudness import Loudness, quantiles
+from parakeet_mps.engine.words import Words, emissions, place_tokens
 from parakeet_mps.settings import Settings
 from recordings import samples_wav
 from spoken_words import VOICES, Shift, Spoken, join, say, sentences, shifts
@@ -135,19 +135,27 @@ def test_silence_has_no_words_and_no_edges() -> None:
 
 
 def test_words_crowded_at_the_end_of_the_audio_stay_inside_it_and_last() -> None:
-    tokens = [Token(f"▁{letter}", 1, 0.08, 0.1, 0.9) for letter in "abcdef"]
-    groups = [[token] for token in tokens]
-    spans = find_edges(emissions(groups, ()), Loudness(torch.zeros(1600)), FRAME_S)
-    placed = [token for group in place_words(groups, spans, 0.1) for token in group]
-    times = [time for token in placed for time in (token.start, token.end)]
+    starts = [0.08] * 6
+    words = Words(tokens=list(range(6)), bounds=list(range(7)), voiced=list(range(1, 7)))
+    spans = find_edges(emissions(starts, words), Loudness(torch.zeros(1600)), FRAME_S)
+    begins, ends = place_tokens(starts, words, spans, 0.1)
+    times = [time for pair in zip(begins, ends, strict=True) for time in pair]
     assert times == sorted(times)
-    assert all(token.start < token.end for token in placed)
+    assert all(begin < end for begin, end in zip(begins, ends, strict=True))
     assert times[-1] <= 0.1
 
 
 def test_the_tokens_of_a_word_share_its_span_in_order() -> None:
-    group = [Token("▁a", 1, 0.0, 0.08, 0.9), Token("b", 2, 0.64, 0.72, 0.9), Token(",", 3, 1.2, 1.28, 0.9)]
-    ((first, second, comma),) = place_words([group], [Span(50, 90)], 2.0)
-    assert (first.start, first.end, second.start) == (0.5, 0.64, 0.64)
-    assert second.end == comma.start == pytest.approx(0.9, abs=0.002)
-    assert comma.end == 0.9
+    words = Words(tokens=[0, 1, 2], bounds=[0, 3], voiced=[2])  # the last one is punctuation
+    begins, ends = place_tokens([0.0, 0.64, 1.2], words, [Span(50, 90)], 2.0)
+    assert (begins[0], ends[0], begins[1]) == (0.5, 0.64, 0.64)
+    assert ends[1] == begins[2] == pytest.approx(0.9, abs=0.002)
+    assert ends[2] == 0.9
+
+
+def test_quantiles_are_those_that_sorting_gives() -> None:
+    generator = torch.Generator().manual_seed(1)
+    parts = torch.tensor([0.05, 0.95])
+    for count in (1, 2, 3, 20, 21, 500, 4501):
+        levels = torch.randn(count, generator=generator).mul(20).round(decimals=1)
+        assert torch.equal(quantiles(levels, parts), torch.quantile(levels, parts))

@@ -9,6 +9,7 @@ where the voice goes on two words meet at the quietest moment near the token.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import add
 from typing import NamedTuple
 
 from parakeet_mps.engine.loudness import STEP_S, Loudness
@@ -49,14 +50,16 @@ def find_edges(words: Sequence[Emission], sound: Loudness, frame_s: float) -> li
     finder = _Finder(sound, frame_s)
     begins: list[int] = []
     ends: list[int] = []
-    for index, word in enumerate(words):
-        before = max(_step(words[index - 1].last), begins[-1]) + finder.late if begins else 0
-        end, begin = finder.gap(before, word, first=not begins)
+    heard = 0
+    for first, following, last in words:
+        following = finder.count if following is None else round(following / STEP_S) + finder.late
+        end, begin = finder.gap(heard, round(first / STEP_S), following, not begins)
         ends.append(end)
         begins.append(begin)
+        heard = max(round(last / STEP_S), begin) + finder.late
     if words:
-        ends.append(finder.end(max(_step(words[-1].last), begins[-1]) + finder.late))
-    return [Span(begin, end) for begin, end in zip(begins, ends[1:], strict=True)]
+        ends.append(finder.end(heard))
+    return list(map(Span, begins, ends[1:]))
 
 
 class _Finder:
@@ -64,47 +67,55 @@ class _Finder:
 
     def __init__(self, sound: Loudness, frame_s: float) -> None:
         self._sound = sound
+        self.count = len(sound)
         self._latest = round(LATEST_FRAMES * frame_s / STEP_S)
         self.late = round(LATE_FRAMES * frame_s / STEP_S)
+        # What places weigh from `_latest` before the expected one on.
+        self._weights = [_DB_PER_STEP * abs(away) for away in range(-self._latest, self._latest + 1)]
 
-    def gap(self, before: int, word: Emission, *, first: bool) -> tuple[int, int]:
-        """Return where the word before ends and where `word` begins, `before` being the earliest."""
-        at = min(_step(word.first), len(self._sound) - 1)
+    def gap(self, before: int, came: int, following: int, is_first: bool) -> tuple[int, int]:
+        """Return where the word before ends and where a word begins, `before` being the earliest.
+
+        The word's first token came at `came`, and the one after it `late` before `following`.
+        """
+        at = min(came, self.count - 1)
         before = min(before, at)
-        until = self._until(at, word.next)
-        pauses = [pause for pause in self._sound.pauses(before, until, _PAUSE_STEPS) if pause[0] <= at]
-        if pauses:
-            return max(pauses, key=lambda pause: pause[1] - pause[0])
-        meeting = at if first else self._quietest(max(before, at - self._latest), at)
+        if self._sound.find_pause(before, at + _PAUSE_STEPS, _PAUSE_STEPS) >= 0:  # as it rarely is
+            pauses = self._sound.pauses(before, self._until(at, following), _PAUSE_STEPS)
+            if pauses and pauses[0][0] <= at:
+                return max((pause for pause in pauses if pause[0] <= at), key=lambda pause: pause[1] - pause[0])
+        meeting = at if is_first else self._quietest(max(before, at - self._latest), at)
         return meeting, meeting
 
-    def _until(self, at: int, next_s: float | None) -> int:
+    def _until(self, at: int, limit: int) -> int:
         """Return the latest step at which a word may begin whose first token came at `at`; later in silence."""
-        count = len(self._sound)
-        limit = count if next_s is None else min(count, _step(next_s) + self.late)
+        limit = min(limit, self.count)
         until = max(min(limit, at + self.late), at + 1)
-        if all(self._sound.quiet[at:until]):
-            while until < limit and self._sound.quiet[until]:
-                until += 1
-        return until
+        return max(until, self._sound.next_loud(at, max(limit, until)))
 
     def _quietest(self, begin: int, at: int) -> int:
+        """Return the first step from `begin` on that is least loud, those away from where it is expected being louder.
+
+        The token's own step is voiced: what is louder than it is no more of a boundary than it is.
+        """
         levels, expected = self._sound.levels, at - self.late
-        near = range(begin, max(begin + 1, min(at + self.late, len(levels))))
-        # The token's own step is voiced: what is louder than it is no more of a boundary than it is.
-        return min(near, key=lambda step: min(levels[step], levels[at]) + _DB_PER_STEP * abs(step - expected))
+        after = max(begin + 1, min(at + self.late, self.count))
+        weights = self._weights[begin - expected + self._latest :]
+        weighted = list(map(add, levels[begin:after], weights))
+        lowest = min(weighted)
+        quietest = begin + weighted.index(lowest)
+        # If all of them were as loud as the token, the nearest one would be the quietest.
+        nearest = min(max(expected, begin), after - 1)
+        voiced = levels[at] + weights[nearest - begin]
+        return quietest if lowest < voiced or (lowest == voiced and quietest < nearest) else nearest
 
     def end(self, after: int) -> int:
         """Return where the last word ends, whose last token came before `after`."""
-        count = len(self._sound)
-        after = min(after, count - 1)
-        pauses = [p for p in self._sound.pauses(after, count, 1) if p[1] == count or p[1] - p[0] >= _END_PAUSE_STEPS]
-        return pauses[0][0] if pauses else min(after + self._latest, count)
+        after = min(after, self.count - 1)
+        pauses = self._sound.pauses(after, self.count, 1)
+        pauses = [pause for pause in pauses if pause[1] == self.count or pause[1] - pause[0] >= _END_PAUSE_STEPS]
+        return pauses[0][0] if pauses else min(after + self._latest, self.count)
 
 
 _PAUSE_STEPS = round(PAUSE_S / STEP_S)
 _END_PAUSE_STEPS = round(END_PAUSE_S / STEP_S)
-
-
-def _step(time_s: float) -> int:
-    return round(time_s / STEP_S)

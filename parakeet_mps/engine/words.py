@@ -1,125 +1,166 @@
-"""Sub-word pieces with frame times -> tokens with times in seconds -> words, placed where their sound is."""
+"""Entries of a vocabulary with frame times -> words, placed where their sound is.
+
+Everything is in columns, one item for each token or word: objects for hundreds of tokens cost more than their times.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 from parakeet_mps.contract import Token, Word
 from parakeet_mps.engine.edges import Emission, Span
 from parakeet_mps.engine.loudness import STEP_S
-
-WORD_START = "▁"
-"""SentencePiece's mark of a piece that begins a word."""
+from parakeet_mps.engine.vocabulary import Vocabulary
 
 LEAST_WORD_S = 0.02
 LEAST_TOKEN_S = 0.001
 """Shortest word and token, where the audio has room for them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """One decoded vocabulary entry: id, SentencePiece text, first frame, frames it lasts (may be 0), confidence."""
+class FrameTimes(dict[int, float]):
+    """When frames of `frame_s` seconds begin, rounded as all times are."""
 
-    id: int
-    text: str
-    frame: int
-    frames: int
-    confidence: float
+    def __init__(self, frame_s: float) -> None:
+        super().__init__()
+        self.frame_s = frame_s
+
+    def __missing__(self, frame: int) -> float:
+        time = self[frame] = round(frame * self.frame_s, 4)
+        return time
 
 
-def time_tokens(pieces: Sequence[Piece], frame_s: float, duration: float) -> tuple[Token, ...]:
-    """Return the pieces with times (s): in order, disjoint, each longer than zero and inside [0, `duration`].
+def time_tokens(frames: list[int], times: FrameTimes, duration: float) -> list[float]:
+    """Return when tokens come (s) that were decoded at `frames`, in order; `duration` is that of the audio.
 
-    TDT gives a piece zero frames when another symbol comes in the same frame; pieces of one frame share it equally.
+    TDT gives a token zero frames when another symbol comes in the same frame; tokens of one frame share it equally.
     """
-    return tuple(
-        Token(piece.text, piece.id, round(start * frame_s, 4), min(round(end * frame_s, 4), duration), piece.confidence)
-        for piece, start, end in _share_frames(pieces, duration / frame_s)
-    )
+    starts = list(map(times.__getitem__, frames))
+    for frame, sharing in Counter(frames).items():
+        if sharing > 1:
+            at, share = bisect_left(frames, frame), min(1.0, duration / times.frame_s - frame) / sharing
+            shared = [round((frame + share * position) * times.frame_s, 4) for position in range(sharing)]
+            starts[at : at + sharing] = shared
+    return starts
 
 
-def _share_frames(pieces: Sequence[Piece], last_frame: float) -> Iterator[tuple[Piece, float, float]]:
-    """Yield (piece, start, end) in frames; `last_frame`, where the audio ends, may lie inside a frame."""
-    for frame, group in groupby(pieces, key=lambda piece: piece.frame):
-        sharing = list(group)
-        share = min(1.0, last_frame - frame) / len(sharing)
-        for position, piece in enumerate(sharing, start=1):
-            end = frame + share * position
-            if position == len(sharing):
-                end = max(end, min(frame + piece.frames, last_frame))
-            yield piece, frame + share * (position - 1), end
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Which tokens make words.
+
+    `tokens` are the places of those that do. Word n begins at the `bounds[n]`-th of them and ends before the
+    `bounds[n + 1]`-th; its voice ends before the `voiced[n]`-th, since punctuation comes long after it.
+    """
+
+    tokens: list[int]
+    bounds: list[int]
+    voiced: list[int]
 
 
-def split_words(tokens: Sequence[Token], punctuation: Collection[str]) -> list[list[Token]]:
+def split_words(ids: Sequence[int], vocabulary: Vocabulary) -> Words:
     """Group tokens by word. A lone word mark opens the word that follows it, unless that is punctuation."""
-    groups: list[list[Token]] = []
-    opening: list[Token] = []
-    for token in tokens:
-        if not _body(token):
-            opening = [token]
+    tokens, bounds = _find_bounds(ids, vocabulary)
+    punctuation = [vocabulary.punctuation[ids[at]] for at in tokens]
+    voiced = []
+    for first, after in pairwise(bounds):
+        last = after
+        while last > first and punctuation[last - 1]:
+            last -= 1
+        voiced.append(last if last > first else after)
+    return Words(tokens, bounds, voiced)
+
+
+def _find_bounds(ids: Sequence[int], vocabulary: Vocabulary) -> tuple[list[int], list[int]]:
+    begins, bare, punctuation = vocabulary.begins, vocabulary.bare, vocabulary.punctuation
+    tokens: list[int] = []
+    bounds: list[int] = []
+    mark: int | None = None
+    for at, entry in enumerate(ids):
+        if bare[entry]:
+            mark = at
             continue
-        if token.text.startswith(WORD_START):
-            opening = []
-        begins = bool(opening) or token.text.startswith(WORD_START)
-        if not groups or (begins and _body(token) not in punctuation):
-            groups.append([*opening, token])
+        if begins[entry]:
+            mark = None
+        if not tokens or ((mark is not None or begins[entry]) and not punctuation[entry]):
+            bounds.append(len(tokens))
+            if mark is not None:
+                tokens.append(mark)
+        tokens.append(at)
+        mark = None
+    return tokens, [*bounds, len(tokens)]
+
+
+def emissions(starts: Sequence[float], words: Words) -> list[Emission]:
+    """Return when the tokens of each word came, which have the `starts` (s)."""
+    following = [*starts[1:], None]
+    return [
+        Emission(starts[first], following[first], starts[voiced - 1])
+        for first, voiced in zip(words.bounds, words.voiced, strict=False)
+    ]
+
+
+def place_tokens(
+    starts: Sequence[float], words: Words, spans: Sequence[Span], duration: float
+) -> tuple[list[float], list[float]]:
+    """Return begins and ends (s) of the tokens within their words' spans: in order, disjoint, longer than zero.
+
+    `starts` says when they came. All are inside the audio of `duration` seconds. A span without room is made longer at
+    the cost of what follows it or, at the end of the audio, of what precedes it.
+    """
+    least = min(LEAST_WORD_S, duration / (2 * len(spans) + 1))
+    begins: list[float] = []
+    ends: list[float] = []
+    free = shown = 0.0  # where the word before ends, exactly and as it is shown
+    for left, span, (first, after) in zip(range(len(spans), 0, -1), spans, pairwise(words.bounds), strict=True):
+        last = duration - least * left
+        begin = min(max(span.begin * STEP_S, free), last)
+        begins.append(shown if begin == free else _shown(begin, duration))
+        free = min(max(span.end * STEP_S, begin + least), last + least)
+        inner = _spread(starts[first:after], begin, free, duration) if after - first > 1 else ()
+        begins += inner
+        shown = _shown(free, duration)
+        ends += inner
+        ends.append(shown)
+    return begins, ends
+
+
+def _spread(starts: Sequence[float], begin: float, end: float, duration: float) -> list[float]:
+    """Return where a word's tokens but the first begin within `begin` to `end`, each where it came if it can."""
+    left = len(starts)
+    least = min(LEAST_TOKEN_S, (end - begin) / left)
+    found = []
+    for start in starts[1:]:
+        left -= 1
+        low, high = begin + least, end - least * left
+        if low <= start <= high:  # as most do; it is rounded already
+            begin = start
+            found.append(start)
         else:
-            groups[-1].append(token)
-        opening = []
-    return groups
-
-
-def emissions(groups: Sequence[Sequence[Token]], punctuation: Collection[str]) -> list[Emission]:
-    """Return when the tokens of each word came."""
-    starts = [token.start for group in groups for token in group]
-    found, at = [], 0
-    for group in groups:
-        following = starts[at + 1] if at + 1 < len(starts) else None
-        found.append(Emission(group[0].start, following, _voiced(group, punctuation)[-1].start))
-        at += len(group)
+            begin = min(max(start, low), high)
+            found.append(_shown(begin, duration))
     return found
 
 
-def place_words(groups: Sequence[Sequence[Token]], spans: Sequence[Span], duration: float) -> list[list[Token]]:
-    """Return the tokens moved into their words' spans: in order, disjoint, longer than zero, inside the audio.
+def _shown(time: float, duration: float) -> float:
+    return min(round(time, 4), duration)
 
-    A span without room is made longer at the cost of what follows it or, at the end of the audio, of what precedes it.
+
+def join_words(tokens: Sequence[Token], words: Words, vocabulary: Vocabulary) -> tuple[Word, ...]:
+    """Return the words.
+
+    A word lasts from its first token to its last one that is not punctuation, and is as certain as its least certain.
     """
-    least = min(LEAST_WORD_S, duration / (2 * len(groups) + 1))
-    placed, free = [], 0.0
-    for index, (group, span) in enumerate(zip(groups, spans, strict=True)):
-        last = duration - least * (len(groups) - index)
-        begin = min(max(span.begin * STEP_S, free), last)
-        free = min(max(span.end * STEP_S, begin + least), last + least)
-        placed.append(_spread(group, begin, free, duration))
-    return placed
-
-
-def _spread(group: Sequence[Token], begin: float, end: float, duration: float) -> list[Token]:
-    """Return a word's tokens within `begin` to `end`, each beginning where it came if it can."""
-    least = min(LEAST_TOKEN_S, (end - begin) / len(group))
-    bounds = [begin]
-    for left, token in zip(range(len(group) - 1, 0, -1), group[1:], strict=True):
-        bounds.append(min(max(token.start, bounds[-1] + least), end - least * left))
-    times = [min(round(time, 4), duration) for time in (*bounds, end)]
-    return [replace(token, start=start, end=stop) for token, (start, stop) in zip(group, pairwise(times), strict=True)]
-
-
-def join_word(group: Sequence[Token], text: str, punctuation: Collection[str]) -> Word:
-    """Return the word that a group of tokens spells.
-
-    It lasts from its first token to its last one that is not punctuation, and is as certain as its least certain token.
-    """
-    end = _voiced(group, punctuation)[-1].end
-    return Word(text.strip(), group[0].start, end, min(token.confidence for token in group))
-
-
-def _voiced(group: Sequence[Token], punctuation: Collection[str]) -> Sequence[Token]:
-    """Return the tokens that are not punctuation, which comes long after the voice."""
-    return [token for token in group if _body(token) not in punctuation] or group
-
-
-def _body(token: Token) -> str:
-    return token.text.removeprefix(WORD_START)
+    if not tokens:
+        return ()
+    _, ids, starts, ends, confidences = zip(*tokens, strict=True)
+    spans = list(pairwise(words.bounds))
+    columns = (
+        [vocabulary.spell(ids[first:after]) for first, after in spans],
+        [starts[first] for first, _ in spans],
+        [ends[voiced - 1] for voiced in words.voiced],
+        [min(confidences[first:after]) for first, after in spans],
+    )
+    return tuple(map(Word._make, zip(*columns, strict=True)))

@@ -119,13 +119,13 @@ def _clipped(recognition: Recognition, low_s: float, high_s: float) -> Recogniti
     """Keep what two pieces heard a little differently from overlapping."""
 
     def clip(timed: Timed) -> Timed:
-        return replace(timed, start=min(max(timed.start, low_s), high_s), end=min(max(timed.end, low_s), high_s))
+        return timed._replace(start=min(max(timed.start, low_s), high_s), end=min(max(timed.end, low_s), high_s))
 
     return replace(recognition, tokens=tuple(map(clip, recognition.tokens)), words=tuple(map(clip, recognition.words)))
 
 
 def _moved(timed: Timed, by_s: float) -> Timed:
-    return replace(timed, start=_exact(timed.start + by_s), end=_exact(timed.end + by_s))
+    return timed._replace(start=_exact(timed.start + by_s), end=_exact(timed.end + by_s))
 
 
 def _exact(time_s: float) -> float:
