@@ -1,1 +1,1 @@
-"""The FastConformer encoder, computed from NeMo's weights by plain code that a CUDA graph can hold."""
+"""The FastConformer encoder, computed from NeMo's weights by code, plain or kernels, that a CUDA graph can hold."""
