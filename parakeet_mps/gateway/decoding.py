@@ -108,13 +108,13 @@ class Decoder:
 
     @contextlib.asynccontextmanager
     async def open(self, upload: BinaryIO) -> AsyncIterator[Decoded]:
-        """Decode a spooled upload, or a file on disk, while the context lasts; leaving it ends the work at once.
+        """Decode a file that has a descriptor while the context lasts; leaving it ends the work at once.
 
         Raises `AudioError` when the first seconds cannot be decoded, `UnavailableError` when nothing can.
         """
         async with self._places:
-            file = await asyncio.to_thread(_descriptor, upload)
-            with self._server.fork(file, self._max_audio_s) as stream:
+            upload.flush()
+            with self._server.fork(upload.fileno(), self._max_audio_s) as stream:
                 process = await self._meet(stream)
                 try:
                     decoded = Decoded(process, self._max_audio_s, self._patience_s)
@@ -134,14 +134,6 @@ class Decoder:
         except TimeoutError:
             self._server.close()  # it answers nobody: the next upload starts another
             raise UnavailableError("The decoder is not available now; try again.") from None
-
-
-def _descriptor(upload: BinaryIO) -> int:
-    """Return the descriptor of a file on disk; a spooled upload is written there now."""
-    upload.flush()
-    descriptor = upload.fileno()
-    upload.flush()  # what was spooled until now
-    return descriptor
 
 
 def _broken() -> AudioError:

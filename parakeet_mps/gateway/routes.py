@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import Annotated, Any
+from threading import BoundedSemaphore
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
@@ -19,6 +20,7 @@ from parakeet_mps.gateway.metrics import Metrics
 from parakeet_mps.gateway.metrics_page import CONTENT_TYPE, MetricsPage
 from parakeet_mps.gateway.transcription_form import TranscriptionForm, sent_fields
 from parakeet_mps.gateway.upload_recognition import UploadRecogniser
+from parakeet_mps.gateway.upload_spool import PLACES, spooled_route
 from parakeet_mps.pieces import Part
 from parakeet_mps.transcripts import Event, Narration, ResponseFormat, Transcript, render
 
@@ -27,6 +29,12 @@ IGNORED_HEADER = "x-ignored-parameters"
 
 WARNING_HEADER = "x-audio-warning"
 """Says what is wrong with a recording that was transcribed all the same."""
+
+_SHORT_S = 120.0
+"""A transcript of so much audio is made sooner than a thread would begin."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Routes:
@@ -40,7 +48,7 @@ class Routes:
 
     def router(self) -> APIRouter:
         """Return the routes, to be included in an app."""
-        router = APIRouter()
+        router = APIRouter(route_class=spooled_route(BoundedSemaphore(PLACES)))
         post, get = functools.partial(router.add_api_route, methods=["POST"]), router.add_api_route
         post("/v1/audio/transcriptions", self.transcribe, responses=documentation.TRANSCRIPTION)
         post("/v1/audio/translations", self.translate, responses=documentation.TRANSLATION, status_code=400)
@@ -51,7 +59,9 @@ class Routes:
         return router
 
     async def transcribe(
-        self, form: Annotated[TranscriptionForm, Depends()], sent: Annotated[list[str], Depends(sent_fields)]
+        self,
+        form: Annotated[TranscriptionForm, Depends(TranscriptionForm.of)],
+        sent: Annotated[list[str], Depends(sent_fields)],
     ) -> Response:
         """Transcribe one recording."""
         ignored = form.ignored(sent)
@@ -61,9 +71,8 @@ class Routes:
         transcript = await self._transcribe(form)
         if transcript.warnings:
             headers[WARNING_HEADER] = "; ".join(transcript.warnings)
-        # In a thread: the transcript of many hours takes up to a second.
         with self._metrics.stage("render"):
-            body = await asyncio.to_thread(render, transcript, form.response_format, form.detail)
+            body = await _done(transcript.duration, render, transcript, form.response_format, form.detail)
         return Response(body, headers=headers, media_type=form.response_format.content_type)
 
     async def translate(self) -> Response:
@@ -95,7 +104,7 @@ class Routes:
         warnings: list[str] = []
         async with aclosing(self._recogniser.recognise(form.file.file, form.hotwords, warnings)) as recognised:
             parts = [part async for part in recognised]
-        return await asyncio.to_thread(Transcript.of, parts, catalogue.LANGUAGE, warnings)
+        return await _done(_seconds(parts), Transcript.of, parts, catalogue.LANGUAGE, warnings)
 
     async def _tell(self, form: TranscriptionForm) -> AsyncGenerator[Event, None]:
         """Yield the events of a transcription while it happens."""
@@ -106,7 +115,18 @@ class Routes:
                 parts.append(part)
                 if event := narration.delta(*part):
                     yield event
-        transcript = await asyncio.to_thread(Transcript.of, parts, catalogue.LANGUAGE, warnings)
+        transcript = await _done(_seconds(parts), Transcript.of, parts, catalogue.LANGUAGE, warnings)
         with self._metrics.stage("render"):
-            done = await asyncio.to_thread(narration.done, transcript)
+            done = await _done(transcript.duration, narration.done, transcript)
         yield done
+
+
+def _seconds(parts: Sequence[Part]) -> float:
+    return sum(recognition.duration for _, recognition in parts)
+
+
+async def _done(audio_s: float, work: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
+    """Do `work` on a transcript: in a thread when it is long, since that of many hours takes up to a second."""
+    if audio_s <= _SHORT_S:
+        return work(*arguments, **keywords)
+    return await asyncio.to_thread(work, *arguments, **keywords)

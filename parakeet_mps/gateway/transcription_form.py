@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -51,11 +52,20 @@ def _nothing() -> list[Any]:
     return []
 
 
+@dataclass(frozen=True, slots=True)
 class TranscriptionForm:
-    """A checked transcription request; a FastAPI dependency. Raises `RequestError` naming the field at fault."""
+    """A checked transcription request."""
 
-    def __init__(
-        self,
+    file: UploadFile
+    response_format: ResponseFormat
+    stream: bool
+    detail: Detail
+    hotwords: tuple[str, ...]
+    prompt_acts: bool
+
+    @classmethod
+    async def of(
+        cls,
         *,
         file: Annotated[UploadFile, File(description="The audio. Its bytes decide what it is, not its name.")],
         model: Annotated[str, Form(description="A model that GET /v1/models lists, or an alias of it.")],
@@ -72,30 +82,32 @@ class TranscriptionForm:
         keywords: Annotated[list[str], _listed("keywords[]", "As `hotwords`.")],
         plain_keywords: Annotated[list[str], _listed("keywords", _SAME)],
         prompt: Annotated[str, Form(description="Its terms are expected, as weak `hotwords`.")] = "",
-        temperature: Annotated[float, Form(ge=0, le=1, description=_NO_EFFECT)] = 0.0,  # noqa: ARG002
-    ) -> None:
+        temperature: Annotated[float, Form(ge=0, le=1, description=_NO_EFFECT)] = 0.0,  # noqa: ARG003
+    ) -> TranscriptionForm:
+        """Check the form; a FastAPI dependency, which would run in a thread if it were not async.
+
+        Raises `RequestError` naming the field at fault.
+        """
         model_card(model)
         check_languages([language], "language")
         check_languages(languages + plain_languages, "languages")
         if stream and response_format not in STREAMED_FORMATS:
             allowed = " or ".join(STREAMED_FORMATS)
             raise RequestError(f"stream: events cannot carry {response_format}; use {allowed}.", param="stream")
-        self.file = file
-        self.response_format = response_format
-        self.stream = stream
-        self.detail = Detail(
+        phrases = hotwords + keywords + plain_keywords
+        expected = parse_hotwords(phrases, prompt)
+        detail = Detail(
             granularities={*granularities, *plain_granularities} or {Granularity.SEGMENT},
             logprobs=response_format is ResponseFormat.JSON and bool(include or plain_include),
         )
-        phrases = hotwords + keywords + plain_keywords
-        self.hotwords = parse_hotwords(phrases, prompt)
-        self._prompt_acts = len(self.hotwords) > len(parse_hotwords(phrases))
+        prompt_acts = len(expected) > len(parse_hotwords(phrases))
+        return cls(file, response_format, stream, detail, expected, prompt_acts)
 
     def ignored(self, sent: Iterable[str]) -> list[str]:
         """Return those of the `sent` field names that had no effect on the response."""
         effective = {"file", "model", "response_format", "stream", "language", *_both("languages")}
         effective |= {"hotwords", *_both("keywords")}
-        if self._prompt_acts:
+        if self.prompt_acts:
             effective |= {"prompt"}
         if self.response_format is ResponseFormat.VERBOSE_JSON:
             effective |= _both("timestamp_granularities")
