@@ -206,7 +206,7 @@ def without_numbers(x: torch.Tensor, *_: object) -> torch.Tensor:
 def test_one_that_is_wrong_or_fails_is_replaced_by_the_plain_one_with_a_warning(
     name: str, wrong: Any, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("WARNING", logger=choice.__name__)
+    caplog.set_level("WARNING", logger=keep_right.__module__)
     assert keep_right(replace(PLAIN, **{name: wrong}), SIZES, torch.empty(0)) == PLAIN
     (warning,) = caplog.messages
     assert name in warning
