@@ -36,7 +36,7 @@ _RATES_HZ = range(1_000, 768_001)
 _TEXT_BYTES = 4096
 _WAV_PROBE_PACKETS = "1"
 """Packets in which FFmpeg looks for DTS that calls itself PCM. Its usual 32 take ten times as long as decoding does."""
-_READ_BYTES = 1 << 18
+_READ_BYTES = 1 << 16
 
 
 def open_container(source: Source, options: dict[str, str]) -> InputContainer:
@@ -54,9 +54,14 @@ def open_container(source: Source, options: dict[str, str]) -> InputContainer:
         "protocol_whitelist": "none",
         **({"max_probe_packets": _WAV_PROBE_PACKETS} if head[8:12] == b"WAVE" else {}),
     }
+    known = "wav" if head[:4] == b"RIFF" and head[8:12] == b"WAVE" else None  # what trying all formats would say
     try:
         return av.open(  # type: ignore[return-value]  # an input, as it is opened for reading
-            source, container_options={**limits, **options}, io_open=_refuse_reference, buffer_size=_READ_BYTES
+            source,
+            format=known,
+            container_options={**limits, **options},
+            io_open=_refuse_reference,
+            buffer_size=_READ_BYTES,
         )
     except (av.FFmpegError, ValueError, OverflowError):
         raise AudioError(_why_not_opened(head)) from None

@@ -18,7 +18,7 @@ class Level:
 
     def fit(self, block: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return float32 [samples] in [-1, 1]. Raises `AudioError` on samples that are not finite numbers."""
-        peak = float(np.abs(block).max(initial=0.0))
+        peak = float(max(block.max(initial=0.0), -block.min(initial=0.0)))  # of magnitudes it would take a copy
         if not np.isfinite(peak):
             raise AudioError("The audio has samples that are not numbers.")
         before = self._gain

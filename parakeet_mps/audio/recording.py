@@ -120,15 +120,15 @@ class Recording:
 
 def _regrouped(parts: Iterable[Samples]) -> Iterator[Samples]:
     """Yield the same samples in blocks of `BLOCK_SAMPLES`, and the rest."""
-    held: list[Samples] = []
-    count = 0
+    block, filled = np.empty(BLOCK_SAMPLES, np.float32), 0
     for part in parts:
-        held.append(part)
-        count += part.size
-        while count >= BLOCK_SAMPLES:
-            joined = np.concatenate(held)
-            yield joined[:BLOCK_SAMPLES]
-            held = [joined[BLOCK_SAMPLES:]]
-            count -= BLOCK_SAMPLES
-    if count:
-        yield np.concatenate(held)
+        taken = 0
+        while taken < part.size:
+            room = block[filled : filled + part.size - taken]
+            room[:] = part[taken : taken + room.size]
+            taken, filled = taken + room.size, filled + room.size
+            if filled == BLOCK_SAMPLES:
+                yield block
+                block, filled = np.empty(BLOCK_SAMPLES, np.float32), 0
+    if filled:
+        yield block[:filled]

@@ -111,5 +111,8 @@ def channels_of(frame: AudioFrame) -> NDArray[np.float32]:
     name = frame.format.name.removesuffix("p")
     if name in ("flt", "dbl"):
         return samples.astype(np.float32, copy=False)
-    offset = 128.0 if name == "u8" else 0.0
-    return (samples.astype(np.float32) - np.float32(offset)) / np.float32(_FULL_SCALE[name])
+    scaled = samples.astype(np.float32)
+    if name == "u8":
+        scaled -= np.float32(128)
+    scaled *= np.float32(1 / _FULL_SCALE[name])  # powers of two: as exact as division
+    return scaled
