@@ -9,18 +9,16 @@ import numpy as np
 from parakeet_mps.audio.container import audio_stream, check_shape, open_container
 from parakeet_mps.audio.level import Level
 from parakeet_mps.audio.ogg import links
+from parakeet_mps.audio.plain_wav import PACKET_BYTES, PlainWav, plain_wav
 from parakeet_mps.audio.sizes import sizes
 from parakeet_mps.audio.source import Source
 from parakeet_mps.audio.stretch import Samples, Stretch
-from parakeet_mps.audio.track import Track, channels_of
+from parakeet_mps.audio.track import Track
 from parakeet_mps.contract import MIN_SAMPLES, SAMPLE_RATE_HZ
 from parakeet_mps.errors import AudioError
 
 BLOCK_SAMPLES = 10 * SAMPLE_RATE_HZ
 """Most samples in one block."""
-
-_WAV_PACKET_BYTES = 1 << 15
-"""FFmpeg's own packets of 1/25 s cost more to hand around than to decode."""
 
 
 class Recording:
@@ -55,20 +53,29 @@ class Recording:
         """Yield float32 [samples] at `SAMPLE_RATE_HZ`, of any length; the shape may change on the way."""
         stretch = None
         for track in self._tracks():
-            for frame, gap_s in track.frames():
-                shape = (frame.layout.nb_channels, frame.sample_rate)
+            for samples, rate_hz, gap_s in track.frames():
+                shape = (len(samples), rate_hz)
                 if stretch is None or stretch.shape != shape:
                     if stretch is not None:
                         yield stretch.finish()
                     check_shape(*shape)
                     stretch = Stretch(*shape)
                 yield from stretch.silence(gap_s)
-                yield stretch.add(channels_of(frame))
+                yield stretch.add(samples)
         if stretch is not None:
             yield stretch.finish()
 
-    def _tracks(self) -> Iterator[Track]:
-        options = {"max_size": str(_WAV_PACKET_BYTES), "ignore_length": str(int(self._sizes.misleading))}
+    def _tracks(self) -> Iterator[Track | PlainWav]:
+        if plain := plain_wav(self._source):
+            check_shape(1, plain.rate_hz)
+            self._refuse_long_header(plain)
+            yield plain
+            self._promised_s = plain.promised_s()
+        else:
+            yield from self._tracks_by_ffmpeg()
+
+    def _tracks_by_ffmpeg(self) -> Iterator[Track]:
+        options = {"max_size": str(PACKET_BYTES), "ignore_length": str(int(self._sizes.misleading))}
         for index, link in enumerate(links(self._source)):
             try:
                 container = open_container(link, options)
@@ -88,7 +95,7 @@ class Recording:
         self._damaged += damaged
         self._ends_in_damage = at_end
 
-    def _refuse_long_header(self, track: Track) -> None:
+    def _refuse_long_header(self, track: Track | PlainWav) -> None:
         if self._sizes.cut_short or self._sizes.misleading:
             return
         promised_s, estimated_s = track.promised_s(), track.estimated_s()

@@ -75,7 +75,7 @@ def _bounded(size: int) -> int:
 
 def _wav(source: Source) -> Sizes:
     long_size = None
-    for name, at, size in _chunks(source, 12):
+    for name, at, size in chunks(source, 12):
         if name == b"ds64":
             long_size = int.from_bytes(source.peek(at + 8, 8), "little")
         if name == b"data":
@@ -102,7 +102,7 @@ def _chunk_follows(source: Source, at: int) -> bool:
     return name.isascii() and name.decode("ascii").isprintable() and at + 8 + size <= source.size + _SLACK_BYTES
 
 
-def _chunks(source: Source, at: int) -> Iterator[tuple[bytes, int, int]]:
+def chunks(source: Source, at: int) -> Iterator[tuple[bytes, int, int]]:
     """Yield name, place of the content and size of each RIFF chunk from `at` on."""
     for _ in range(_MOST_CHUNKS):
         header = source.peek(at, 8)

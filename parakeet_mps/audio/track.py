@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import av
 import numpy as np
@@ -22,7 +23,15 @@ _HONEST_FORMATS = frozenset({"wav", "w64", "aiff", "caf", "flac", "mov,mp4,m4a,3
 """Their headers count samples; of other formats FFmpeg estimates the duration."""
 
 _MATROSKA = "matroska,webm"
-_FULL_SCALE = {"u8": 128.0, "s16": 2.0**15, "s32": 2.0**31, "s64": 2.0**63, "flt": 1.0, "dbl": 1.0}
+_FULL_SCALE = {"u8": 128.0, "s16": 2.0**15, "s32": 2.0**31, "s64": 2.0**63}
+
+
+class Frame(NamedTuple):
+    """Float32 [channels, samples] of full scale 1, their sample rate, and the silence (s) that lies before them."""
+
+    samples: NDArray[np.float32]
+    rate_hz: int
+    gap_s: float
 
 
 class Track:
@@ -35,15 +44,16 @@ class Track:
         self.damaged = 0
         self.ends_in_damage = False
 
-    def frames(self) -> Iterator[tuple[AudioFrame, float]]:
-        """Yield each frame and the silence (s) that lies before it."""
+    def frames(self) -> Iterator[Frame]:
+        """Yield the track's frames."""
         timeline = Timeline(self._begin_s())
         last = None
         for packet in self._packets():
             last = packet if packet.size else last
             for frame in self._decoded(packet):
                 if frame.samples and frame.sample_rate:
-                    yield frame, timeline.gap_s(frame.time, frame.samples / frame.sample_rate)
+                    gap_s = timeline.gap_s(frame.time, frame.samples / frame.sample_rate)
+                    yield Frame(_channels_of(frame), frame.sample_rate, gap_s)
         self.ends_in_damage |= self._ends_inside_frame(last)
 
     def promised_s(self) -> float | None:
@@ -103,14 +113,17 @@ class Track:
         self.ends_in_damage = True
 
 
-def channels_of(frame: AudioFrame) -> NDArray[np.float32]:
+def _channels_of(frame: AudioFrame) -> NDArray[np.float32]:
     """Return a frame as float32 [channels, samples], full scale 1."""
     samples = frame.to_ndarray()  # a copy
     if not frame.format.is_planar:
         samples = samples.reshape(-1, frame.layout.nb_channels).T
     name = frame.format.name.removesuffix("p")
-    if name in ("flt", "dbl"):
-        return samples.astype(np.float32, copy=False)
+    return samples.astype(np.float32, copy=False) if name in ("flt", "dbl") else full_scale(samples, name)
+
+
+def full_scale(samples: NDArray[np.number[Any]], name: str) -> NDArray[np.float32]:
+    """Return integer samples of the format that FFmpeg calls `name` as float32 of full scale 1, in a new array."""
     scaled = samples.astype(np.float32)
     if name == "u8":
         scaled -= np.float32(128)
