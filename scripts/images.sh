@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Build the three images, run the container tests and print sizes and times. Installs Docker where it is missing.
-# Bases that no registry gives are replaced by stand-ins made here; on a machine without a GPU torch is its CPU build.
+# Build the three images, or the gateway's alone, run the container tests of what was built and print sizes and times.
+# Installs Docker where it is missing. Bases that no registry gives are replaced by stand-ins made here; on a machine
+# without a GPU torch is its CPU build.
 #
-# Usage: scripts/images.sh     (MODEL files are baked in with docker build itself, see the README)
+# Usage: scripts/images.sh [all|gateway]     (MODEL files are baked in with docker build itself, see the README)
 set -Eeuo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -62,21 +63,30 @@ find_docker() {
         find_client >/dev/null || start_daemon
     fi
     DOCKER="$(find_client)"
-    # Compose: the plugin, or the older program.
+}
+
+# find_compose: install Compose unless it is there, as a plugin or as the older program.
+find_compose() {
     "$DOCKER" compose version >/dev/null 2>&1 || command -v docker-compose >/dev/null || apt_install docker-compose
 }
 
-# choose_bases: use the Dockerfiles' own bases, or stand-ins where these cannot be had.
+# base ARGUMENT DOCKERFILE: print the image that the Dockerfile names as its base.
+base() { sed -n "s/^ARG $1=//p" "$ROOT/Dockerfile.$2"; }
+
+# choose_bases [triton]: use the Dockerfiles' own bases, Triton's when it is named, or stand-ins where they cannot be had.
 choose_bases() {
-    local triton python
-    triton="$(sed -n 's/^ARG TRITON_IMAGE=//p' "$ROOT/Dockerfile.single")"
-    python="$(sed -n 's/^ARG PYTHON_IMAGE=//p' "$ROOT/Dockerfile.gateway")"
-    if "$DOCKER" pull -q "$python" >/dev/null 2>&1 && "$DOCKER" pull -q "$triton" >/dev/null 2>&1; then return; fi
-    say "no registry gives $triton and $python"
-    "$ROOT/scripts/stand-in-bases.sh"
-    RESULTS+=("on stand-in bases: for tests, not for GPUs")
-    BUILD_OPTIONS+=(--build-arg TRITON_IMAGE=parakeet-mps-stand-in:tritonserver
-        --build-arg PYTHON_IMAGE=parakeet-mps-stand-in:python)
+    local image images stand_ins=(python)
+    images=("$(base PYTHON_IMAGE gateway)")
+    [ "$#" -eq 0 ] || { images+=("$(base TRITON_IMAGE single)") && stand_ins+=(tritonserver); }
+    for image in "${images[@]}"; do
+        "$DOCKER" pull -q "$image" >/dev/null 2>&1 && continue
+        say "no registry gives $image"
+        "$ROOT/scripts/stand-in-bases.sh" "${stand_ins[@]}"
+        RESULTS+=("on stand-in bases: for tests, not for GPUs")
+        BUILD_OPTIONS+=(--build-arg TRITON_IMAGE=parakeet-mps-stand-in:tritonserver
+            --build-arg PYTHON_IMAGE=parakeet-mps-stand-in:python)
+        return
+    done
 }
 
 # serve_wheel VERSION: hand the CPU build of torch that pip finds on this machine to the builds. Fails without one.
@@ -115,20 +125,41 @@ build() {
 # size IMAGE: print its size in GB.
 size() { "$DOCKER" image inspect -f '{{.Size}}' "$1" | awk '{ printf "%.2f GB", $1 / 1e9 }'; }
 
-_main() {
-    local begin
-    SCRATCH="$(mktemp -d)"
-    trap clean_up EXIT
-    find_docker
+build_gateway() {
     choose_bases
+    choose_torch
+    build gateway parakeet-mps-gateway:latest
+}
+
+build_all() {
+    find_compose
+    choose_bases triton
     choose_torch
     build triton parakeet-mps-triton:latest
     build single parakeet-mps:latest
     build gateway parakeet-mps-gateway:latest
     build single parakeet-mps:local-attention --build-arg ATTENTION=local
-    begin="$SECONDS"
-    "$VENV/bin/python" -m pytest "$ROOT/tests/images"
-    printf '%s\n' "${RESULTS[@]}" "container tests passed in $((SECONDS - begin)) s; everything took $SECONDS s"
+}
+
+# run_tests PATH: run the container tests that lie there.
+run_tests() {
+    local begin="$SECONDS"
+    "$VENV/bin/python" -m pytest "$ROOT/$1"
+    RESULTS+=("container tests passed in $((SECONDS - begin)) s; everything took $SECONDS s")
+}
+
+_main() {
+    local what="${1:-all}"
+    [[ "$what" =~ ^(all|gateway)$ ]] || refuse "what is built is all or gateway, not $what."
+    SCRATCH="$(mktemp -d)"
+    trap clean_up EXIT
+    find_docker
+    "build_$what"
+    case "$what" in
+        all) run_tests tests/images ;;
+        gateway) run_tests tests/images/test_gateway_image.py ;;
+    esac
+    printf '%s\n' "${RESULTS[@]}"
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then

@@ -22,6 +22,9 @@ START_LIMIT_S = 240
 WORKERS = ("--env", "GATEWAY_WORKERS=2")
 """An option of `docker run`: as many as these tests need."""
 
+UNPRIVILEGED = ("--user", "12345:12345", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
+READ_ONLY = ("--read-only", "--tmpfs", "/tmp:exec")
+
 _LIST_PROCESSES = """
 import json, pathlib
 rows = []

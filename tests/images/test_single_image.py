@@ -11,9 +11,19 @@ from typing import Any
 import httpx
 import pytest
 
-from containers import SAMPLE, SAMPLE_TEXT, WORKERS, Container, docker, health, transcribe, wait_until
+from containers import (
+    READ_ONLY,
+    SAMPLE,
+    SAMPLE_TEXT,
+    UNPRIVILEGED,
+    WORKERS,
+    Container,
+    docker,
+    health,
+    transcribe,
+    wait_until,
+)
 
-UNPRIVILEGED = ("--user", "12345:12345", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
 SENTINEL = "/tmp/parakeet_wedged"
 
 RECOGNISER = "triton_python_backend_stub"
@@ -112,8 +122,7 @@ def test_a_sentinel_left_behind_does_not_keep_the_next_start_unhealthy(service: 
 
 
 def test_any_user_and_a_read_only_file_system_will_do() -> None:
-    options = ("--read-only", "--tmpfs", "/tmp:exec", *UNPRIVILEGED)
-    container = Container.run("parakeet-mps:latest", "--shm-size=2g", *options, *WORKERS)
+    container = Container.run("parakeet-mps:latest", "--shm-size=2g", *READ_ONLY, *UNPRIVILEGED, *WORKERS)
     try:
         container.wait_healthy()
         assert transcribe(container.url) == SAMPLE_TEXT
