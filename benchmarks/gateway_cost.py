@@ -49,6 +49,7 @@ class TritonPythonModel:
 WORDS_PER_S = 2.5
 TOKENS_PER_WORD = 2
 START_LIMIT_S = 60.0
+STOP_LIMIT_S = 10.0
 WARM_UP_S = 1.0
 
 
@@ -125,7 +126,15 @@ def _control_group() -> Iterator[Path]:
     try:
         yield group
     finally:
-        group.rmdir()
+        _remove(group)
+
+
+def _remove(group: Path) -> None:
+    """Remove the group once its last process, which others are yet to collect, has left it."""
+    deadline = time.monotonic() + STOP_LIMIT_S
+    while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    group.rmdir()
 
 
 def _group_s(group: Path) -> float:
