@@ -15,10 +15,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
 from fakes import HELLO, FakeTranscriber
 from gateways import HEAD, HeldGateway, form, held_gateway, outcomes, read_response, wait_until
+from parakeet_mps.gateway.admission import Admission, AdmissionLayer
 from parakeet_mps.gateway.app import create_app
+from parakeet_mps.gateway.draining import Drain
 from parakeet_mps.gateway.endpoints import WORK
 from parakeet_mps.gateway.slots import Slots
 from parakeet_mps.settings import Settings
@@ -281,6 +284,33 @@ def test_slots_are_shared_between_processes_and_freed_by_their_end(tmp_path: Pat
     mine.give_back(first)
     assert {mine.take(), mine.take()} >= {first}
     mine.close()
+
+
+@pytest.mark.anyio
+async def test_who_has_an_answer_finds_its_slot_free() -> None:
+    sent: list[tuple[int, int]] = []
+
+    async def answer_and_go_on(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    async def ask(depth: int) -> None:
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                sent.append((depth, message["status"]))
+            elif depth:  # the client has the answer, and asks again before its first request is quite over
+                await ask(depth - 1)
+
+        await layer({"type": "http", "method": "POST", "path": "/v1/audio/transcriptions"}, all_of_the_body, send)
+
+    layer = AdmissionLayer(answer_and_go_on, Admission(1), Drain(1.0))
+    await ask(1)
+    assert sent == [(1, 200), (0, 200)]
+
+
+async def all_of_the_body() -> Message:
+    return {"type": "http.request", "body": b"", "more_body": False}
 
 
 @pytest.mark.anyio

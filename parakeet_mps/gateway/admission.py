@@ -69,7 +69,7 @@ class AdmissionLayer:
             return
         try:
             with self._drain.work():
-                await self._app(scope, place.watching(receive), send)
+                await self._app(scope, place.watching(receive), place.leaving(send))
         except asyncio.CancelledError:
             if not self._drain.expired or current().status is not None:
                 raise
@@ -86,6 +86,7 @@ class _Place:
         self._slot: int | None = None
         self._dawdler: int | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._left = False
 
     def take(self) -> bool:
         self._slot = self._admission.working.take()
@@ -103,10 +104,22 @@ class _Place:
 
         return receive_and_return
 
+    def leaving(self, send: Send) -> Send:
+        """Return `send`; leaves before the answer's end goes out, so that who has it finds the slot free."""
+
+        async def leave_and_send(message: Message) -> None:
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                self.leave()
+            await send(message)
+
+        return leave_and_send
+
     def leave(self) -> None:
+        self._left = True
         self._stop_timer()
         if self._slot is not None:
             self._admission.working.give_back(self._slot)
+            self._slot = None
         self._stop_dawdling()
 
     def _lend(self) -> None:
@@ -119,6 +132,8 @@ class _Place:
     async def _settle(self) -> None:
         """The body is complete: have a slot. Raises the refusal when none becomes free in time."""
         self._stop_timer()
+        if self._left:
+            return
         deadline = asyncio.get_running_loop().time() + RETURN_PATIENCE_S
         while self._slot is None and not self.take():
             if asyncio.get_running_loop().time() > deadline:
