@@ -18,7 +18,10 @@ CPU_INSTANCE_MB = 4096
 """Memory of one recogniser on the CPU: the 0.6 B weights in fp32 (2.4 GiB), its libraries and one batch."""
 
 MOST_AUTOMATIC_GPU_INSTANCES = 4
-"""Measured on one H200: four instances under MPS answer 1.8 times as much as four that take turns."""
+"""Measured on one H200 with clips of 45 s: one answers 141 requests/s, four under MPS 273 and four that take turns 248.
+
+See benchmarks/RESULTS.md. More were not measured.
+"""
 
 CPU_PIECE_S = 5
 """Recognised in about the time of a whole 3 s request, so that another request at worst takes twice its time."""
@@ -95,12 +98,11 @@ def _instances(settings: Settings, hardware: Hardware, gpu: Gpu | None, memory: 
     room = f"{memory}; {fitting} fit into {gpu.memory_mb} MiB"
     if asked != AUTO:
         return _asked_gpu_instances(asked, fitting, room, gpu)
-    if not _mps_possible(settings, hardware):
-        return Choice(1, f"without MPS they would take turns; one with larger batches is faster; {room}")
     if fitting == 0:
         return Choice(1, f"{room}: the largest batches may fail; a smaller MAX_BATCH_SIZE needs less")
     count = min(MOST_AUTOMATIC_GPU_INSTANCES, fitting)
-    return Choice(count, f"{room}, at most {MOST_AUTOMATIC_GPU_INSTANCES}")
+    turns = "" if _mps_possible(settings, hardware) else "; without MPS they take turns on the GPU"
+    return Choice(count, f"{room}, at most {MOST_AUTOMATIC_GPU_INSTANCES}{turns}")
 
 
 def _asked_gpu_instances(asked: int, fitting: int, room: str, gpu: Gpu) -> Choice[int]:

@@ -28,9 +28,9 @@ def gpu_machine(memory_mb: int = 143771, gpus: int = 1, mps_control: bool = True
         (gpu_machine(memory_mb=8192), Settings(), "cuda", 1, 100, False, 1),
         (gpu_machine(), Settings(mps_instance_count=1), "cuda", 1, 100, False, 1),
         (gpu_machine(), Settings(mps_instance_count=1, mps="on"), "cuda", 1, 100, True, 1),
-        (gpu_machine(), Settings(mps="off"), "cuda", 1, 100, False, 1),
+        (gpu_machine(), Settings(mps="off"), "cuda", 4, 100, False, 1),
         (gpu_machine(), Settings(mps="off", mps_instance_count=4), "cuda", 4, 100, False, 1),
-        (gpu_machine(mps_control=False), Settings(), "cuda", 1, 100, False, 1),
+        (gpu_machine(mps_control=False), Settings(), "cuda", 4, 100, False, 1),
         (gpu_machine(mode="Exclusive_Process"), Settings(mps_instance_count=1), "cuda", 1, 100, True, 1),
     ],
 )
