@@ -1,5 +1,5 @@
 # Each command sets up all it needs: `make serve` runs the service here, `make test` checks everything that needs no
-# container, `make images` builds the images and checks them, `make images-gateway` only the smallest, in about two minutes.
+# container, `make images` builds the images and checks them, `make images-gateway` only the smallest, in two minutes.
 SHELL := /bin/bash
 export VENV ?= $(CURDIR)/.venv
 BIN := $(VENV)/bin

@@ -13,10 +13,10 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 import numpy as np
+import soxr
 import torch
 
 from parakeet_mps.contract import SAMPLE_RATE_HZ, Word
-from recordings import encoded
 from sentences import consultation, draw
 
 VOICES = ("en-us", "en-gb", "en-us+f2", "en-gb+m3")
@@ -88,7 +88,9 @@ def shifts(spoken: Sequence[Word], heard: Sequence[Word]) -> Iterator[Shift]:
 def _sound(word: str, voice: str) -> np.ndarray:
     command = ["espeak-ng", "-v", voice, "-s", "165", "--stdout", word]
     spoken = subprocess.run(command, check=True, capture_output=True).stdout
-    with wave.open(io.BytesIO(encoded(spoken, "wav", "-ar", str(SAMPLE_RATE_HZ)))) as reader:
-        samples = np.frombuffer(reader.readframes(reader.getnframes()), np.int16).astype(np.float32) / 2**15
+    with wave.open(io.BytesIO(spoken)) as reader:
+        rate_hz = reader.getframerate()
+        samples = np.frombuffer(reader.readframes(10**9), np.int16).astype(np.float32) / 2**15
+    samples = soxr.resample(samples, rate_hz, SAMPLE_RATE_HZ)
     audible = np.flatnonzero(np.abs(samples) > _AUDIBLE * np.abs(samples).max())
     return samples[audible[0] : audible[-1] + 1]

@@ -75,9 +75,9 @@ def test_normalising(kernels: Operations, rows: int, channels: int, dtype: torch
     [
         ([1], 1, 16, 9),
         ([16, 16], 16, 40, 9),
-        ([19, 0, 7, 18, 1], 19, 40, 9),
-        ([33, 32], 33, 300, 5),
-        ([21, 40], 40, 24, 31),
+        ([19, 0, 7, 1], 19, 40, 9),
+        ([17, 16], 17, 300, 5),
+        ([13, 24], 24, 24, 31),
         ([3, 2], 3, 7, 3),
     ],
 )
@@ -116,11 +116,11 @@ def test_scoring_positions(
         assert (ours[:, :, length:] == MASKED).all()
 
 
-SUBSAMPLED = [([1], 1, 5, 16), ([10, 0, 5, 9], 10, 20, 24), ([7, 6], 7, 13, 3), ([9], 9, 40, 130), ([8], 8, 80, 16)]
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("lengths", "frames", "mels", "channels"), SUBSAMPLED)
+@pytest.mark.parametrize(
+    ("lengths", "frames", "mels", "channels"),
+    [([1], 1, 5, 16), ([10, 0, 5, 9], 10, 20, 24), ([7, 6], 7, 13, 3), ([9], 9, 40, 130), ([13], 13, 80, 16)],
+)
 def test_subsampling_features(
     kernels: Operations, lengths: list[int], frames: int, mels: int, channels: int, dtype: torch.dtype
 ) -> None:
@@ -133,7 +133,10 @@ def test_subsampling_features(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("lengths", "frames", "mels", "channels"), SUBSAMPLED)
+@pytest.mark.parametrize(
+    ("lengths", "frames", "mels", "channels"),
+    [([1], 1, 5, 16), ([4, 0, 1, 3], 4, 18, 24), ([7, 6], 7, 13, 3), ([2], 2, 34, 300), ([2], 2, 80, 16)],
+)
 def test_subsampling(
     kernels: Operations, lengths: list[int], frames: int, mels: int, channels: int, dtype: torch.dtype
 ) -> None:
@@ -157,20 +160,20 @@ def test_an_encoder_with_kernels_encodes_as_it_does_plainly(kernels: Operations)
     options = {"subsampling": "dw_striding", "subsampling_factor": 8, "subsampling_conv_channels": 16, "feat_in": 20}
     module = ConformerEncoder(**options, n_layers=1, d_model=24, n_heads=4, conv_kernel_size=9).eval()
     module.freeze()
-    features, table = random(torch.float32, 3, 48, 20), random(torch.float32, 16, 24)
-    frames = torch.tensor([48, 0, 21])
-    features[1], features[2, 21:] = 0.0, 0.0
+    features, table = random(torch.float32, 3, 24, 20), random(torch.float32, 16, 24)
+    frames = torch.tensor([24, 0, 13])
+    features[1], features[2, 13:] = 0.0, 0.0
     encoded = []
     for operations in (kernels, PLAIN):
         x, lengths = Subsampling(module.pre_encode, 1.0, torch.float32, operations)(features, frames)
         layer = Layer(module.layers[0], table, torch.float32, operations)
-        encoded.append(layer(x.flatten(0, 1), Batch(3, 6, lengths, torch.float32)).view_as(x))
-    assert lengths.tolist() == [6, 0, 3]
+        encoded.append(layer(x.flatten(0, 1), Batch(3, 3, lengths, torch.float32)).view_as(x))
+    assert lengths.tolist() == [3, 0, 2]
     assert_close(encoded[0][0], encoded[1][0])
-    assert_close(encoded[0][2, :3], encoded[1][2, :3])
+    assert_close(encoded[0][2, :2], encoded[1][2, :2])
 
 
-SIZES = Sizes(mels=20, subsampling_channels=24, channels=48, heads=4, taps=9)
+SIZES = Sizes(mels=9, subsampling_channels=16, channels=16, heads=2, taps=3)
 
 
 def test_kernels_that_are_right_are_used(kernels: Operations) -> None:

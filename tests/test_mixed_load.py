@@ -17,7 +17,7 @@ LONG = "the patient presents with cough and loss of appetite " * 12
 
 
 def test_every_request_of_a_mixed_load_is_accounted_for(service: RunningService) -> None:
-    assert main(["--minutes", "0.3", "--clients", "3", "--url", service.url]) == 0
+    assert main(["--minutes", "0.12", "--clients", "3", "--url", service.url]) == 0
 
 
 def test_clients_that_leave_take_their_requests_out_of_tritons_queue(service: RunningService) -> None:

@@ -17,11 +17,13 @@ import pytest
 from conftest import RunningService
 from dashboard import queries, query
 from gateways import PATH, wait_until
-from prometheus_server import Prometheus, prometheus
+from prometheus_server import INTERVAL_S, Prometheus, prometheus
 from recordings import duration_s, speech
 
 ANSWERED, BAD, UNKNOWN = 24, 6, 3
 WINDOW_S = 300
+EXTRAPOLATED = 30
+"""Prometheus extrapolates a rate by up to one interval, which must be little of what it looks at."""
 TEXTS = (
     "good morning",
     "the patient has a cough and a mild fever since tuesday",
@@ -67,7 +69,7 @@ def load(service: RunningService, tmp_path_factory: pytest.TempPathFactory) -> I
             refused = [*pool.map(lambda _: ask(client, b"Dear doctor"), range(BAD))]
             unknown = [*pool.map(lambda _: ask(client, files[0], "gpt-x"), range(UNKNOWN))]
         assert [status for status, _ in answers + refused + unknown] == [200] * ANSWERED + [400] * BAD + [404] * UNKNOWN
-        wait_until(lambda: server.value(COUNT) == before + ANSWERED and time.time() > start + 15)
+        wait_until(lambda: server.value(COUNT) == before + ANSWERED and time.time() > start + EXTRAPOLATED * INTERVAL_S)
         scraped_at = server.scraped_at("parakeet_triton_up")
         yield Load(sum(map(duration_s, files)), [seconds for _, seconds in answers], scraped_at, server)
 

@@ -57,11 +57,27 @@ def retries() -> list[str]:
     return []
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EchoTriton]:
+    server = EchoTriton(tmp_path_factory.mktemp("triton"))
+    yield server
+    server.kill()
+
+
 @pytest.fixture
-def triton(tmp_path: Path) -> Iterator[EchoTriton]:
-    triton = EchoTriton(tmp_path)
-    yield triton
-    triton.kill()
+def absent(server: EchoTriton) -> EchoTriton:
+    """A server that does not run."""
+    server.kill()
+    return server
+
+
+@pytest.fixture
+def triton(server: EchoTriton) -> EchoTriton:
+    """A server that is ready."""
+    if server.pid is None:
+        server.start()
+    server.wait_ready()
+    return server
 
 
 def around(recogniser: FakeTranscriber, retries: list[str]) -> RetryingTranscriber:
@@ -125,8 +141,8 @@ async def test_many_that_wait_ask_one_at_a_time(retries: list[str]) -> None:
     assert recogniser.asked == 2 + 20
 
 
-async def test_without_a_server_the_answer_comes_soon(triton: EchoTriton, retries: list[str]) -> None:
-    transcriber = around(TritonTranscriber(triton.url), retries)
+async def test_without_a_server_the_answer_comes_soon(absent: EchoTriton, retries: list[str]) -> None:
+    transcriber = around(TritonTranscriber(absent.url), retries)
     began_at = time.monotonic()
     with pytest.raises(UnavailableError):
         await transcriber.transcribe(WAVEFORM, timeout_s=60)
@@ -134,11 +150,11 @@ async def test_without_a_server_the_answer_comes_soon(triton: EchoTriton, retrie
     await transcriber.close()
 
 
-async def test_a_server_that_has_just_become_ready_is_reached(triton: EchoTriton, retries: list[str]) -> None:
-    inner = TritonTranscriber(triton.url)
+async def test_a_server_that_has_just_become_ready_is_reached(absent: EchoTriton, retries: list[str]) -> None:
+    inner = TritonTranscriber(absent.url)
     transcriber = around(inner, retries)
-    triton.start()
-    ready = asyncio.create_task(asyncio.to_thread(triton.wait_ready))
+    absent.start()
+    ready = asyncio.create_task(asyncio.to_thread(absent.wait_ready))
     while not ready.done():  # as /health does, it finds nobody and puts the channel into its pause, to the last moment
         await inner.live(1)
         await asyncio.sleep(0.01)
@@ -151,8 +167,6 @@ async def test_concurrent_requests_survive_a_server_that_is_killed_and_started_a
     triton: EchoTriton, retries: list[str]
 ) -> None:
     transcriber = around(TritonTranscriber(triton.url), retries)
-    triton.start()
-    await asyncio.to_thread(triton.wait_ready)
     waveforms = [torch.full((16_000 + number,), number / 50) for number in range(20)]
     slow = [asyncio.create_task(transcriber.transcribe(waveform, 60, ["0.1"])) for waveform in waveforms]
     await asyncio.wait(slow, return_when=asyncio.FIRST_COMPLETED)
@@ -175,8 +189,6 @@ async def test_over_http_a_killed_server_costs_no_request_more_than_a_503(
     metrics = Metrics()
     inner = TritonTranscriber(triton.url, AudioTransport.of(settings, metrics.sent_audio))
     transport = httpx.ASGITransport(create_app(settings, inner, metrics))
-    triton.start()
-    await asyncio.to_thread(triton.wait_ready)
     async with httpx.AsyncClient(transport=transport, base_url="http://gateway", timeout=60) as client:
         expected = (await post(client)).text
         first = [asyncio.create_task(post(client)) for _ in range(8)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from kinds import KINDS, Kind, recording, table
+from kinds import KINDS, SENTENCE, Kind, recording, table
 from parakeet_mps.checkpoint import ROOT
 from parakeet_mps.gateway.decoding import Decoder
 from recordings import speech
@@ -18,7 +18,6 @@ from recordings import speech
 if TYPE_CHECKING:
     from parakeet_mps.engine.recognizer import Recognizer
 
-SENTENCE = "the patient presents with cough and loss of appetite"
 BATCH = 16
 
 

@@ -68,8 +68,8 @@ def test_most_words_of_connected_speech_are_timed_to_a_tenth_of_a_second_without
 
 @pytest.fixture(scope="module")
 def long_recording() -> Spoken:
-    """About three minutes: several pieces."""
-    return join([say(text, VOICES[seed % 4], PAUSES_S, seed) for seed, text in enumerate(sentences(36, seed=7))])
+    """About a minute and a half: many pieces."""
+    return join([say(text, VOICES[seed % 4], PAUSES_S, seed) for seed, text in enumerate(sentences(18, seed=7))])
 
 
 def ask(service: RunningService, recording: Spoken, **fields: Any) -> httpx.Response:

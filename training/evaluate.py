@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from jiwer import process_words
 
 from parakeet_mps.contract import SAMPLE_RATE_HZ, Recognition
 from parakeet_mps.engine.recognizer import Recognizer
-from testsets import LIMITS, Clip, speak_tests
+from testsets import LIMITS, TESTS, Clip, Clips, speak_tests
 
 DEMO = Path(__file__).parent.parent / "models" / "demo.nemo"
 
@@ -43,10 +43,10 @@ class Row(NamedTuple):
         return f"| {self.condition} | {self.clips} | {self.seconds:.0f} | {error} | {allowed} |"
 
 
-def measure(checkpoint: Path) -> Iterator[Row]:
+def measure(checkpoint: Path, sets: Mapping[str, tuple[int, Clips]] = TESTS) -> Iterator[Row]:
     """Yield the card's rows for the recogniser in `checkpoint`, one by one as they are measured."""
     recognizer = Recognizer.load(checkpoint, threads=os.cpu_count() or 1)
-    for condition, clips in speak_tests().items():
+    for condition, clips in speak_tests(sets).items():
         said, heard = [clip.text for clip in clips], _transcribe(recognizer, clips)
         spoken = any(said)
         error = 100 * process_words(said, heard).wer if spoken else sum(len(text.split()) for text in heard)
