@@ -37,7 +37,7 @@ make_tritonserver() {
     cp -r "$packages/nvidia_pytriton.libs" "$home/lib"
     printf '%s\n' "FROM $PYTHON_STAND_IN" "COPY . /opt/tritonserver" "ENV LD_LIBRARY_PATH=/opt/tritonserver/lib" \
         "ENV PATH=/opt/tritonserver/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" |
-        DOCKER_BUILDKIT=1 "$DOCKER" build -q -t "$TRITON_STAND_IN" -f - "$home" >/dev/null
+        "$DOCKER" build -q -t "$TRITON_STAND_IN" -f - "$home" >/dev/null
 }
 
 _main() {
