@@ -12,6 +12,7 @@ source "$ROOT/scripts/install.sh"
 
 export DOCKER_BUILDKIT=1 DOCKER=""
 STAND_IN_PYTHON="3.11"
+NO_DOCKER=69 # sysexits.h: a service is unavailable
 CPU_INDEX="https://download.pytorch.org/whl/cpu"
 BUILD_OPTIONS=()
 RESULTS=()
@@ -53,7 +54,8 @@ start_daemon() {
         kill -0 "$!" 2>/dev/null || break
         sleep 0.3
     done
-    refuse "Docker's daemon does not start: $(tail -n 5 "$SCRATCH/dockerd.log")"
+    say "Docker's daemon does not start: $(tail -n 5 "$SCRATCH/dockerd.log")"
+    exit "$NO_DOCKER"
 }
 
 # find_docker: set DOCKER to a client that can build; install it, and start its daemon, where that is needed.
