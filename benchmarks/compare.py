@@ -28,6 +28,7 @@ sys.path[:0] = [str(ROOT)]
 from benchmarks.closed_loop import ClosedLoop, Target, form  # noqa: E402
 from benchmarks.load import clips, measure  # noqa: E402
 from benchmarks.load_table import Level, header  # noqa: E402
+from benchmarks.sampling import gpu_memory_mib  # noqa: E402
 from benchmarks.service import ServiceNotReadyError, running_service  # noqa: E402
 
 PACKAGE = ("parakeet_mps", "server.py", "auto_config.py", "triton_model_repo")
@@ -143,11 +144,8 @@ def project(*, plain: bool) -> Iterator[Path]:
 
 def gpu_memory() -> str:
     """Return the GPU's memory in use, or that there is no GPU."""
-    command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader"]
-    try:
-        return f"{subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()} of the GPU in use"
-    except (OSError, subprocess.CalledProcessError):
-        return "no GPU"
+    used = gpu_memory_mib()
+    return "no GPU" if used is None else f"{used:.0f} MiB of the GPU in use"
 
 
 def _write(results: Sequence[Result], path: Path) -> None:

@@ -9,12 +9,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+
+from benchmarks.sampling import sampled
 
 ROOT = Path(__file__).parent.parent
 START_LIMIT_S = 300
@@ -39,23 +40,9 @@ class Service:
         """Return the resident memory of every gateway process now, the largest first; decoding processes included."""
         return sorted((size / 2**20 for size in map(_resident, self._gateway())), reverse=True)
 
-    @contextlib.contextmanager
-    def watched_memory(self) -> Iterator[list[list[float]]]:
+    def watched_memory(self) -> contextlib.AbstractContextManager[list[list[float]]]:
         """Yield a list that fills with `gateway_memory_mb`, four times a second."""
-        seen: list[list[float]] = [self.gateway_memory_mb()]
-        stop = threading.Event()
-
-        def watch() -> None:
-            while not stop.wait(0.25):
-                seen.append(self.gateway_memory_mb())
-
-        thread = threading.Thread(target=watch)
-        thread.start()
-        try:
-            yield seen
-        finally:
-            stop.set()
-            thread.join()
+        return sampled(self.gateway_memory_mb, 0.25)
 
     def _gateway(self) -> list[psutil.Process]:
         (gateway,) = (child for child in self._process.children() if "server.py" in " ".join(child.cmdline()))

@@ -11,15 +11,13 @@ import random
 import re
 import signal
 import statistics
-import subprocess
 import sys
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -29,6 +27,7 @@ from report import Report  # noqa: E402
 
 from benchmarks.closed_loop import Answer, ClosedLoop, Target, form  # noqa: E402
 from benchmarks.load import clips  # noqa: E402
+from benchmarks.sampling import gpu_memory_mib, sampled  # noqa: E402
 from benchmarks.service import ROOT, Service, running_service  # noqa: E402
 from parakeet_mps.heartbeat import read_pulses  # noqa: E402
 from parakeet_mps.partition import expected_multiprocessors  # noqa: E402
@@ -103,7 +102,7 @@ def concurrency_of(rates: dict[int, float], part: float) -> int:
 def soak(service: Service, loop: ClosedLoop, concurrency: int, seconds: float, report: Report) -> None:
     """Load the service for long: nothing grows after the first minute, nothing runs outside the graphs."""
     before = misses(service.url)
-    with sampled_memory(service) as samples:
+    with sampled(lambda: (gpu_memory_mib() or 0.0, service.memory_mb()), 1.0) as samples:
         answers = loop.run(concurrency, seconds)
     bad = Counter(answer.status for answer in answers if answer.status != 200)
     report.note("soak", f"{seconds:.0f} s at concurrency {concurrency}: {len(answers)} requests")
@@ -184,34 +183,6 @@ def read_metrics(url: str) -> list[tuple[str, float]]:
 def misses(url: str) -> float:
     """Return how many batches ran outside what was captured, over all recognisers."""
     return sum(value for name, value in read_metrics(url) if any(miss in name for miss in MISSES))
-
-
-@contextmanager
-def sampled_memory(service: Service) -> Iterator[list[tuple[float, float]]]:
-    """Yield a list that fills with (GPU, host) memory in MiB, about once a second."""
-    samples: list[tuple[float, float]] = []
-    stop = threading.Event()
-
-    def sample() -> None:
-        while not stop.wait(1.0):
-            samples.append((gpu_memory_mib() or 0.0, service.memory_mb()))
-
-    thread = threading.Thread(target=sample)
-    thread.start()
-    try:
-        yield samples
-    finally:
-        stop.set()
-        thread.join()
-
-
-def gpu_memory_mib() -> float | None:
-    """Return the GPU's memory in use; None without a GPU."""
-    command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-    try:
-        return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0])
-    except (OSError, subprocess.CalledProcessError):
-        return None
 
 
 def main() -> int:
