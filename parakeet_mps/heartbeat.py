@@ -61,6 +61,8 @@ class Heartbeat:
         folder.mkdir(parents=True, exist_ok=True)
         self._name, self._period_s = name, period_s
         self._record = _map(folder / f"{name}{_SUFFIX}", _FIELDS.pack(os.getpid(), 0, time.monotonic(), 0.0, b"", b""))
+        self._at_work: list[float] = []
+        self._changing = threading.Lock()
         self._phases: list[str] = []
         self._phase_began_at = time.monotonic()
         self._probe: Callable[[], object] = lambda: None
@@ -98,12 +100,13 @@ class Heartbeat:
 
     @contextlib.contextmanager
     def busy(self) -> Iterator[None]:
-        """Show that the process is at work for the length of the block."""
-        struct.pack_into("<d", self._record, _BUSY, time.monotonic())
+        """Show that the process is at work for the length of the block; of several works at once, since the oldest."""
+        began = time.monotonic()
+        self._show_work(self._at_work.append, began)
         try:
             yield
         finally:
-            struct.pack_into("<d", self._record, _BUSY, 0.0)
+            self._show_work(self._at_work.remove, began)
 
     @property
     def healthy(self) -> bool:
@@ -133,6 +136,11 @@ class Heartbeat:
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(self._period_s)
+
+    def _show_work(self, change: Callable[[float], None], began: float) -> None:
+        with self._changing:
+            change(began)
+            struct.pack_into("<d", self._record, _BUSY, min(self._at_work, default=0.0))
 
     def _write(self, place: int, text: str) -> None:
         encoded = text.encode(errors="replace")[: _TEXT_BYTES - 1]

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 # As in the service: spinning OpenMP threads stall when they share their cores. Read when PyTorch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Our kernels run in the interpreter of Triton's language, which is chosen when that is imported, as NeMo does.
+os.environ.setdefault("TRITON_INTERPRET", "1")
 
 import pytest
 import torch

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
-
-# Triton's kernels run in its interpreter, which must be chosen before they are defined.
-os.environ["TRITON_INTERPRET"] = "1"
 
 import pytest
 import torch
@@ -18,6 +14,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # NeMo and what it imports warn of their own dependencies
     from nemo.collections.asr.modules import ConformerEncoder
 
+    from parakeet_mps.engine.counters import Counters
     from parakeet_mps.engine.encoder.batch import MASKED, Batch
     from parakeet_mps.engine.encoder.choice import choose_operations, keep_right
     from parakeet_mps.engine.encoder.layer import Layer
@@ -177,7 +174,7 @@ SIZES = Sizes(mels=9, subsampling_channels=16, channels=16, heads=2, taps=3)
 
 
 def test_kernels_that_are_right_are_used(kernels: Operations) -> None:
-    assert keep_right(kernels, SIZES, torch.empty(0)) == kernels
+    assert keep_right(kernels, SIZES, torch.empty(0), Counters()) == kernels
 
 
 def off_by_a_frame(gates: torch.Tensor, batch: Batch, taps: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -210,11 +207,13 @@ def test_one_that_is_wrong_or_fails_is_replaced_by_the_plain_one_with_a_warning(
     name: str, wrong: Any, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("WARNING", logger=keep_right.__module__)
-    assert keep_right(replace(PLAIN, **{name: wrong}), SIZES, torch.empty(0)) == PLAIN
+    counters = Counters()
+    assert keep_right(replace(PLAIN, **{name: wrong}), SIZES, torch.empty(0), counters) == PLAIN
+    assert counters.read()["self_test_failed"] == 1
     (warning,) = caplog.messages
     assert name in warning
     assert reason in warning
 
 
 def test_a_cpu_computes_plainly() -> None:
-    assert choose_operations(SIZES, torch.empty(0, dtype=torch.bfloat16)) == PLAIN
+    assert choose_operations(SIZES, torch.empty(0, dtype=torch.bfloat16), Counters()) == PLAIN

@@ -49,6 +49,21 @@ def test_it_shows_since_when_it_is_busy(heartbeat: Heartbeat, tmp_path: Path) ->
     assert pulse(tmp_path).busy_since is None
 
 
+def test_of_two_works_the_older_shows_until_it_ends(heartbeat: Heartbeat, tmp_path: Path) -> None:
+    older, younger = heartbeat.busy(), heartbeat.busy()
+    older.__enter__()
+    first = pulse(tmp_path).busy_since
+    younger.__enter__()
+    assert pulse(tmp_path).busy_since == first
+    older.__exit__(None, None, None)
+    second = pulse(tmp_path).busy_since
+    younger.__exit__(None, None, None)
+    assert first is not None
+    assert second is not None
+    assert first < second
+    assert pulse(tmp_path).busy_since is None
+
+
 def test_an_error_ends_being_busy(heartbeat: Heartbeat, tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), heartbeat.busy():
         _ = 1 / 0

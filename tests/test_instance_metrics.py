@@ -52,12 +52,12 @@ def test_two_recognisers_count_batches_together_and_their_work_apart() -> None:
     page = Page()
     first, second = (InstanceMetrics(page, args(name), dict) for name in ("asr_0_0", "asr_0_1"))
     for metrics, size in ((first, 4), (second, 4), (second, 1)):
-        with metrics.batch(size):
-            pass
+        metrics.tell_batch(size, 0.25)
     assert page.values["parakeet_batches_total[('size', '4')]"] == 2
     assert page.values["parakeet_batches_total[('size', '1')]"] == 1
     assert page.values["parakeet_batches_total[('size', '2')]"] == 0
-    assert page.values["parakeet_instance_busy_seconds_total[('model_instance', 'asr_0_0')]"] > 0
+    assert page.values["parakeet_instance_busy_seconds_total[('model_instance', 'asr_0_0')]"] == 0.25
+    assert page.values["parakeet_instance_busy_seconds_total[('model_instance', 'asr_0_1')]"] == 0.5
     memory = "parakeet_instance_memory_bytes[('memory', 'host'), ('model_instance', 'asr_0_1')]"
     assert page.values[memory] > 10e6
     assert page.values["parakeet_instance_sm_share_ratio[('model_instance', 'asr_0_0')]"] == 0
@@ -70,17 +70,5 @@ def test_counts_of_the_engine_are_told_from_the_start_and_grow_as_they_do() -> N
     assert page.values[key] == 0
     for misses in (2.0, 2.0, 5.0):
         counts["graph_misses"] = misses
-        with metrics.batch(1):
-            pass
+        metrics.tell_batch(1, 0.0)
         assert page.values[key] == misses
-
-
-def test_a_batch_that_fails_is_counted_too() -> None:
-    page = Page()
-    metrics = InstanceMetrics(page, args("asr_0_0"), dict)
-    try:
-        with metrics.batch(3):
-            raise RuntimeError
-    except RuntimeError:
-        pass
-    assert page.values["parakeet_batches_total[('size', '3')]"] == 1

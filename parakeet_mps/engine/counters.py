@@ -11,13 +11,13 @@ COUNTERS = {
     "true_frames": "Encoder frames computed that belong to an utterance.",
     "decoder_graph_misses": "Batches decoded eagerly although graphs are in use: larger than what was captured.",
     "boosting_graphs_lost": "Times the storage of phrases moved, after which boosted batches are decoded eagerly.",
-    "self_test_failed": "Fast paths that the start-up self-test turned off because their text differed.",
+    "self_test_failed": "Fast paths that the start-up self-test turned off because what they computed differed.",
 }
 """Name and help of every counter. All of them only rise."""
 
 
 class Counters:
-    """Counts by name, all of them from the start. Not thread-safe, like the recogniser."""
+    """Counts by name, all of them from the start. Added to by one thread, the recogniser's; any may read."""
 
     def __init__(self) -> None:
         self._counts = dict.fromkeys(COUNTERS, 0.0)

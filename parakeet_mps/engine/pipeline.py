@@ -93,7 +93,7 @@ class Pipeline:
     def _build_acoustics(self, model: Any, frames: int, dtype: torch.dtype) -> Acoustics:
         reason = find_obstacle(model)
         if reason is None:
-            frontend = Frontend(model, frames, dtype)
+            frontend = Frontend(model, frames, dtype, self._counters)
             reason = find_difference(frontend, model, self.device)
             if reason is None:
                 model.encoder = None

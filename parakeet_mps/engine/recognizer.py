@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -14,6 +14,7 @@ from parakeet_mps.engine.batching import group_by_length
 from parakeet_mps.engine.counters import Counters
 from parakeet_mps.engine.decoding import HypothesisReader
 from parakeet_mps.engine.graphs import Capture, CudaCapture
+from parakeet_mps.engine.hypotheses import Hypothesis
 from parakeet_mps.engine.loading import load_model
 from parakeet_mps.engine.pipeline import Passed, Pipeline, say_nothing
 from parakeet_mps.engine.utterance import UtteranceError, find_fault
@@ -22,8 +23,18 @@ WARM_UP_S = (1.0, 15.0)
 """Durations recognised before the first request, so that it pays for no lazy initialisation."""
 
 
+class Heard(NamedTuple):
+    """An utterance (float32 [samples] at 16 kHz) and what the device made of it."""
+
+    utterance: torch.Tensor
+    hypothesis: Hypothesis
+
+
 class Recognizer:
-    """A loaded recogniser of utterances of at most `max_samples`. Not thread-safe: one call at a time.
+    """A loaded recogniser of utterances of at most `max_samples`.
+
+    To recognise is to hear, which is the device's part, and to read what was heard, which is the host's. Not
+    thread-safe: one call at a time; but one thread may read while another hears.
 
     The other arguments are `Pipeline`'s: what it computes with, and how.
     """
@@ -79,35 +90,42 @@ class Recognizer:
     def recognize(
         self, utterances: Sequence[torch.Tensor], hotwords: Sequence[Sequence[str]] | None = None
     ) -> list[Recognition | UtteranceError]:
-        """Return what is said in each utterance (float32 [samples] at 16 kHz), in the order given.
+        """Return what is said in each utterance, in the order given: `hear`, and `read`."""
+        outcomes = self.hear(utterances, hotwords)
+        return [self.read(outcome) if isinstance(outcome, Heard) else outcome for outcome in outcomes]
+
+    def hear(
+        self, utterances: Sequence[torch.Tensor], hotwords: Sequence[Sequence[str]] | None = None
+    ) -> list[Heard | UtteranceError]:
+        """Return what is heard in each utterance (float32 [samples] at 16 kHz), in the order given.
 
         `hotwords` gives each utterance's phrases to boost (see `parakeet_mps.hotwords`); they change no other's result.
         An utterance that cannot be recognised yields its `UtteranceError` and does not touch the others.
         """
         phrases = hotwords or [()] * len(utterances)
-        results: dict[int, Recognition | UtteranceError] = {}
+        results: dict[int, Heard | UtteranceError] = {}
         for index, (utterance, texts) in enumerate(zip(utterances, phrases, strict=True)):
             if fault := find_fault(utterance, self._max_samples) or (texts and self.pipeline.find_fault(texts)):
                 results[index] = fault
         good = [index for index in range(len(utterances)) if index not in results]
         for group in group_by_length([utterances[index].numel() for index in good], self.pipeline.most):
             members = [good[position] for position in group]
-            recognitions = self._recognize_group([utterances[i] for i in members], [phrases[i] for i in members])
-            results.update(zip(members, recognitions, strict=True))
+            heard = self._hear_group([utterances[i] for i in members], [phrases[i] for i in members])
+            results.update(zip(members, heard, strict=True))
         return [results[index] for index in range(len(utterances))]
+
+    def read(self, heard: Heard) -> Recognition:
+        """Return what is said in an utterance."""
+        return self._reader.read(heard.hypothesis, heard.utterance)
 
     def counters(self) -> dict[str, float]:
         """Return what was counted since the start; see `parakeet_mps.engine.counters.COUNTERS`."""
         return self._counters.read()
 
-    def _recognize_group(self, utterances: list[torch.Tensor], phrases: list[Sequence[str]]) -> list[Recognition]:
+    def _hear_group(self, utterances: list[torch.Tensor], phrases: list[Sequence[str]]) -> list[Heard]:
         self._counters.add("batches")
         self._counters.add("utterances", len(utterances))
-        hypotheses = self.pipeline(utterances, phrases)
-        return [
-            self._reader.read(hypothesis, utterance)
-            for hypothesis, utterance in zip(hypotheses, utterances, strict=True)
-        ]
+        return list(map(Heard, utterances, self.pipeline(utterances, phrases)))
 
     def _warm_up(self) -> None:
         longest = self._max_samples / SAMPLE_RATE_HZ

@@ -1,4 +1,9 @@
-"""Triton's adapter of the recogniser: tensors in, one engine call, tensors out. What is done with them is `engine`."""
+"""Triton's adapter of the recogniser: tensors in, one engine call, tensors out. What is done with them is `engine`.
+
+A batch is heard in `execute`, and read and answered from another thread while the next one is heard: reading is the
+host's work, some 2 ms an utterance, for which the GPU would otherwise wait.
+https://github.com/triton-inference-server/python_backend#using-response-sender
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,17 @@ import locale
 import logging
 import os
 import sys
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import triton_python_backend_utils as pb_utils
 from torch.utils.dlpack import from_dlpack
+
+THREAD_SWITCH_S = 0.0002
+"""Longest that the thread that feeds the device waits for the one that reads. Python's own 5 ms are a batch's tenth."""
 
 
 class TritonPythonModel:
@@ -38,28 +48,35 @@ class TritonPythonModel:
         if settings["device"] == "cuda":
             partition.check_partition(settings, torch.cuda.get_device_properties(0).multi_processor_count)
 
+        from parakeet_mps.after_work import AfterWork
         from parakeet_mps.device_probe import device_probe
-        from parakeet_mps.engine.recognizer import Recognizer
+        from parakeet_mps.engine.recognizer import Heard, Recognizer
         from parakeet_mps.engine.utterance import UtteranceError
         from parakeet_mps.instance_metrics import InstanceMetrics
 
-        self._contract, self._utterance_error = contract, UtteranceError
+        self._contract, self._heard, self._utterance_error = contract, Heard, UtteranceError
         path, device, threads = settings["model_path"], settings["device"], int(settings["torch_threads"])
         self._heartbeat.passed("imports")
         with file_lock.turn(settings["load_lock"]):  # loading peaks in memory and must not overlap
             self._heartbeat.passed("waiting")
             self._recognizer = Recognizer.load(path, device, threads=threads, passed=self._heartbeat.passed)
         self._metrics = InstanceMetrics(pb_utils.MetricFamily, args, self._recognizer.counters)
+        sys.setswitchinterval(THREAD_SWITCH_S)
+        self._after_work = AfterWork(self._heartbeat.busy)
         self._heartbeat.serve(device_probe(device))
 
-    def execute(self, requests: list[Any]) -> list[Any]:
-        """Return one response per request: the recognition, or an error that is this request's alone."""
-        with self._heartbeat.busy(), self._metrics.batch(len(requests)):
+    def execute(self, requests: list[Any]) -> None:
+        """Hear a batch. Each request gets its recognition, or an error that is its alone, from another thread."""
+        with self._heartbeat.busy():
+            began = time.monotonic()
             audio, phrases = [self._utterance(item) for item in requests], [self._hotwords(item) for item in requests]
-            return [self._respond(outcome) for outcome in self._recognize(audio, phrases)]
+            outcomes = self._hear(audio, phrases)
+            senders = [request.get_response_sender() for request in requests]
+            self._after_work.put(partial(self._answer, senders, outcomes, time.monotonic() - began))
 
     def finalize(self) -> None:
-        """Stop the heartbeat before the interpreter ends."""
+        """Answer what was heard, and stop the heartbeat before the interpreter ends."""
+        self._after_work.stop()
         self._heartbeat.stop()
 
     def _utterance(self, request: Any) -> Any:
@@ -73,23 +90,37 @@ class TritonPythonModel:
             return ()
         return self._contract.read_phrases(bytes(from_dlpack(document.to_dlpack()).flatten().tolist()))
 
-    def _recognize(self, utterances: list[Any], hotwords: list[tuple[str, ...]]) -> list[Any]:
+    def _hear(self, utterances: list[Any], hotwords: list[tuple[str, ...]]) -> list[Any]:
         try:
-            return self._recognizer.recognize(utterances, hotwords)
+            return self._recognizer.hear(utterances, hotwords)
         except Exception as error:  # a batch must not fail because of one of its members
             if not self._heartbeat.check() or len(utterances) == 1:
                 logging.getLogger(__name__).exception("recognition failed")
                 return [error] * len(utterances)
         pairs = zip(utterances, hotwords, strict=True)
-        return [outcome for utterance, phrases in pairs for outcome in self._recognize([utterance], [phrases])]
+        return [outcome for utterance, phrases in pairs for outcome in self._hear([utterance], [phrases])]
+
+    def _answer(self, senders: list[Any], outcomes: list[Any], busy_s: float) -> None:
+        for sender, outcome in zip(senders, outcomes, strict=True):
+            try:
+                sender.send(self._respond(outcome), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+            except Exception:  # the others of its batch must still be answered
+                logging.getLogger(__name__).exception("answering failed")
+        self._metrics.tell_batch(len(outcomes), busy_s)
 
     def _respond(self, outcome: Any) -> Any:
-        if isinstance(outcome, self._contract.Recognition):
-            document = torch.frombuffer(bytearray(outcome.to_json()), dtype=torch.uint8)
-            output = pb_utils.Tensor.from_dlpack(self._contract.RECOGNITION_OUTPUT, document)
-            return pb_utils.InferenceResponse([output])
         if isinstance(outcome, self._utterance_error):
-            message = f"{self._contract.BAD_UTTERANCE}{outcome}"
-            return pb_utils.InferenceResponse(error=pb_utils.TritonError(message, pb_utils.TritonError.INVALID_ARG))
-        message = "recognition failed; see the log" if self._heartbeat.healthy else "the recogniser is not healthy"
-        return pb_utils.InferenceResponse(error=pb_utils.TritonError(message))
+            return self._refusal(f"{self._contract.BAD_UTTERANCE}{outcome}", pb_utils.TritonError.INVALID_ARG)
+        if isinstance(outcome, self._heard):
+            try:
+                document = torch.frombuffer(bytearray(self._recognizer.read(outcome).to_json()), dtype=torch.uint8)
+                output = pb_utils.Tensor.from_dlpack(self._contract.RECOGNITION_OUTPUT, document)
+                return pb_utils.InferenceResponse([output])
+            except Exception:  # it must be answered all the same
+                logging.getLogger(__name__).exception("reading failed")
+        healthy = self._heartbeat.healthy
+        return self._refusal("recognition failed; see the log" if healthy else "the recogniser is not healthy")
+
+    @staticmethod
+    def _refusal(message: str, *code: int) -> Any:
+        return pb_utils.InferenceResponse(error=pb_utils.TritonError(message, *code))
