@@ -30,9 +30,6 @@ UNRESPONSIVE_AFTER_S = 30.0
 KILL_LIMIT_S = 10.0
 """Time that SIGKILL may take. A process that waits for a broken device or disk in the kernel does not end at all."""
 
-ENDS_WITH_PARENT = ("setpriv", "--pdeathsig", "TERM", "--")
-"""Put before a command: the kernel sends it SIGTERM when the process that started it dies, however that dies."""
-
 Check = Callable[[], Awaitable[bool]]
 
 
@@ -42,6 +39,15 @@ class ServiceFailure(RuntimeError):  # noqa: N818  a failure of a service, not o
     def __init__(self, name: str, what: str, tail: str = "") -> None:
         super().__init__(f"{name} {what}")
         self.name, self.what, self.tail = name, what, tail
+
+
+def with_parent(command: Sequence[str]) -> list[str]:
+    """Return a command that runs `command` and gets SIGTERM from the kernel when this process dies, however that dies.
+
+    It ends at once when this process died before the kernel was asked to.
+    """
+    asked = ["setpriv", "--pdeathsig", "TERM", "--", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"', str(os.getpid())]
+    return [*asked, *command]
 
 
 async def yes() -> bool:
@@ -85,8 +91,7 @@ class ChildProcess:
         self.prepare()
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *ENDS_WITH_PARENT,
-                *self.command,
+                *with_parent(self.command),
                 env=self.environ,
                 cwd=self.folder,
                 stdin=asyncio.subprocess.DEVNULL,
@@ -180,8 +185,7 @@ async def run_to_end(name: str, command: Sequence[str], environ: Mapping[str, st
     Raises `ServiceFailure` unless it ends with status 0.
     """
     process = await asyncio.create_subprocess_exec(
-        *ENDS_WITH_PARENT,
-        *command,
+        *with_parent(command),
         env=environ,
         cwd=folder,
         stdin=asyncio.subprocess.DEVNULL,
