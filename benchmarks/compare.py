@@ -4,7 +4,8 @@ Usage: python benchmarks/compare.py MODEL.nemo [--only NAME,NAME] [--seconds 4] 
 
 `MODEL.nemo` is what `benchmarks/build_model.py` makes, or any other. Contenders, by the names that `--only` takes:
 `transcribe`, NeMo alone, no server; `plain`, NeMo in the same Triton behind the same gateway; `plain4`, four of them
-that take turns; `turns4`, this project's engine in four processes that take turns; `mps1` to `mps8`, this service.
+that take turns; `turns4`, this project's engine in four processes that take turns; `mps1` to `mps8`, this service;
+`mps4x50`, four that may use half of the GPU each.
 """
 
 from __future__ import annotations
@@ -63,8 +64,9 @@ class Result:
         return f"| {self.name} | {self.ready_s:.0f} | {p50} | {best:.1f} | {most:.1f} |"
 
 
-def _ours(name: str, instances: int, mps: str) -> Contender:
-    return Contender(name, {"MPS": mps, "MPS_INSTANCE_COUNT": str(instances)})
+def _ours(name: str, instances: int, mps: str, percentage: str = "auto") -> Contender:
+    settings = {"MPS": mps, "MPS_INSTANCE_COUNT": str(instances), "MPS_THREAD_PERCENTAGE": percentage}
+    return Contender(name, settings)
 
 
 CONTENDERS = (
@@ -74,6 +76,7 @@ CONTENDERS = (
     _ours("mps1", 1, "off"),
     _ours("mps2", 2, "on"),
     _ours("mps4", 4, "on"),
+    _ours("mps4x50", 4, "on", "50"),
     _ours("mps8", 8, "on"),
 )
 

@@ -18,9 +18,9 @@ CPU_INSTANCE_MB = 4096
 """Memory of one recogniser on the CPU: the 0.6 B weights in fp32 (2.4 GiB), its libraries and one batch."""
 
 MOST_AUTOMATIC_GPU_INSTANCES = 4
-"""Measured on one H200 with clips of 45 s: one answers 141 requests/s, four under MPS 273 and four that take turns 248.
+"""Measured on one H200 with clips of 45 s: one answers 215 requests/s, two under MPS 324, four 422.
 
-See benchmarks/RESULTS.md. More were not measured.
+Four that take turns answer 388. See benchmarks/RESULTS.md. More were not measured.
 """
 
 CPU_PIECE_S = 5
@@ -56,7 +56,7 @@ def make_plan(settings: Settings, hardware: Hardware, weights_mb: int = DEFAULT_
         gpu=_gpu(hardware, gpu),
         mps=mps,
         instances=instances,
-        thread_percentage=_thread_percentage(instances.value, shared=mps.value),
+        thread_percentage=_thread_percentage(settings, instances.value, shared=mps.value),
         multiprocessors=_multiprocessors(gpu),
         memory_limit_mb=_memory_limit(gpu, instances.value, shared=mps.value),
         torch_threads=_torch_threads(hardware, gpu, instances.value),
@@ -168,9 +168,12 @@ def _memory_limit(gpu: Gpu | None, instances: int, *, shared: bool) -> Choice[in
     return Choice(limit, f"an equal part of {gpu.memory_mb} MiB less {RESERVE_MB}, so that none starves another")
 
 
-def _thread_percentage(instances: int, *, shared: bool) -> Choice[int]:
+def _thread_percentage(settings: Settings, instances: int, *, shared: bool) -> Choice[int]:
     if not shared:
         return Choice(100, "the GPU is not divided")
+    if asked := settings.mps_thread_percentage:
+        more = f"; {instances} instances share what is more than {100 // instances} % each"
+        return Choice(asked, "MPS_THREAD_PERCENTAGE" + (more if asked * instances > 100 else ""))
     return Choice(100 // instances, f"100 % over {instances} instances, one partition each")
 
 

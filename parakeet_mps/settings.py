@@ -54,6 +54,13 @@ class Settings:
     cuda_visible_devices: str | None = _setting(None, "GPUs to use, as CUDA reads it; empty means none.")
     mps: str = _setting("auto", "CUDA MPS: `auto` uses it when there is an NVIDIA GPU.", choices=("auto", "on", "off"))
     mps_instance_count: int = _setting(AUTO, "Recognisers on each GPU, or `auto`.", minimum=1, maximum=48, auto=True)
+    mps_thread_percentage: int = _setting(
+        AUTO,
+        "Most of the GPU's multiprocessors that each recogniser uses under MPS, in percent, or `auto`: an equal part.",
+        minimum=1,
+        maximum=100,
+        auto=True,
+    )
     max_batch_size: int = _setting(16, "Most utterances in one batch.", minimum=1, maximum=64)
     batch_delay_ms: int = _setting(
         2, "How long a request may wait for company at an idle recogniser.", minimum=0, maximum=1000

@@ -30,6 +30,8 @@ def gpu_machine(memory_mb: int = 143771, gpus: int = 1, mps_control: bool = True
         (gpu_machine(), Settings(mps_instance_count=1, mps="on"), "cuda", 1, 100, True, 1),
         (gpu_machine(), Settings(mps="off"), "cuda", 4, 100, False, 1),
         (gpu_machine(), Settings(mps="off", mps_instance_count=4), "cuda", 4, 100, False, 1),
+        (gpu_machine(), Settings(mps_thread_percentage=50), "cuda", 4, 50, True, 1),
+        (gpu_machine(), Settings(mps="off", mps_thread_percentage=50), "cuda", 4, 100, False, 1),
         (gpu_machine(mps_control=False), Settings(), "cuda", 4, 100, False, 1),
         (gpu_machine(mode="Exclusive_Process"), Settings(mps_instance_count=1), "cuda", 1, 100, True, 1),
     ],
@@ -43,6 +45,14 @@ def test_given_this_machine_choose_that(
     assert plan.thread_percentage.value == percentage
     assert plan.mps.value is mps
     assert plan.torch_threads.value == threads
+
+
+def test_parts_that_overlap_say_so() -> None:
+    assert (
+        make_plan(Settings(mps_thread_percentage=25), gpu_machine()).thread_percentage.reason == "MPS_THREAD_PERCENTAGE"
+    )
+    reason = make_plan(Settings(mps_thread_percentage=50), gpu_machine()).thread_percentage.reason
+    assert reason == "MPS_THREAD_PERCENTAGE; 4 instances share what is more than 25 % each"
 
 
 def test_the_first_of_several_gpus_is_used_and_the_reason_says_so() -> None:
