@@ -1,6 +1,7 @@
-"""Checks the whole service on a GPU: its start, the division of the GPU, minutes of mixed load, a recogniser's death.
+"""Checks the whole service on a GPU: its start, the division of the GPU, minutes of mixed load, failures under load.
 
-Usage: python tests/gpu/check_service.py MODEL.nemo [--soak-s 540]     (without a GPU: one recogniser, on the CPU)
+Usage: python tests/gpu/check_service.py MODEL.nemo [--soak-s 540] [--failures NAME,NAME]
+Without a GPU: one recogniser, on the CPU, and only `recogniser` of the failures.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import random
 import re
 import signal
 import statistics
+import subprocess
 import sys
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -29,8 +31,10 @@ from benchmarks.closed_loop import Answer, ClosedLoop, Target, form  # noqa: E40
 from benchmarks.load import clips  # noqa: E402
 from benchmarks.sampling import gpu_memory_mib, sampled  # noqa: E402
 from benchmarks.service import ROOT, Service, running_service  # noqa: E402
-from parakeet_mps.heartbeat import read_pulses  # noqa: E402
-from parakeet_mps.partition import expected_multiprocessors  # noqa: E402
+from parakeet_mps.heartbeat import read_pulses
+from parakeet_mps.mps import CONTROL, MpsDaemon  # noqa: E402
+from parakeet_mps.partition import expected_multiprocessors
+from parakeet_mps.plan import Plan  # noqa: E402
 from parakeet_mps.run_folder import RunFolder  # noqa: E402
 
 MOST_READY_S = 120.0
@@ -40,13 +44,57 @@ MOST_GROWTH_MIB = 64.0
 SAMPLE = ROOT / "models" / "sample.wav"
 CONCURRENCIES = (8, 16, 32, 64)
 PROBE_S = 4.0
-KILL_LOAD = 0.5
+FAILURE_LOAD = 0.5
 SOAK_LOAD = 0.8
-AFTER_KILL_S = 75.0
+BEFORE_FAILURE_S = 10.0
+AFTER_FAILURE_S = 75.0
 MISSES = ("graph_misses", "decoder_graph_misses", "boosting_graphs_lost", "self_test_failed")
 
 
-def check_service(model: Path, soak_s: float, report: Report) -> None:
+WRITES_WHERE_IT_MAY_NOT = """
+import torch, triton, triton.language as tl
+@triton.jit
+def spoil(place):
+    tl.store(place + (1 << 44), 1)
+place = torch.zeros(8, dtype=torch.int64, device="cuda")
+spoil[(1,)](place)
+torch.cuda.synchronize()
+"""
+
+
+def kill_recogniser(service: Service) -> None:
+    """Kill a recogniser's process."""
+    os.kill(read_pulses(RunFolder(service.run).heartbeats)[0].pid, signal.SIGKILL)
+
+
+def kill_daemon(service: Service) -> None:
+    """Kill the MPS control daemon."""
+    pid = mps_daemon(service).pid
+    assert pid is not None, f"{CONTROL} does not run"
+    os.kill(pid, signal.SIGKILL)
+
+
+def fault_beside(service: Service) -> None:
+    """Have another client of the same MPS daemon fault, of which CUDA tells all its clients: their errors stick."""
+    environ = {**os.environ, **mps_daemon(service).client_environ()}
+    subprocess.run([sys.executable, "-"], input=WRITES_WHERE_IT_MAY_NOT, text=True, env=environ, stderr=subprocess.PIPE)
+
+
+def mps_daemon(service: Service) -> MpsDaemon:
+    """Return the service's daemon."""
+    run = RunFolder(service.run)
+    gpu = Plan.from_json(run.plan.read_text()).gpu.value
+    return MpsDaemon(run.mps(gpu), gpu)
+
+
+FAILURES: dict[str, Callable[[Service], None]] = {
+    "recogniser": kill_recogniser,
+    "daemon": kill_daemon,
+    "fault": fault_beside,
+}
+
+
+def check_service(model: Path, soak_s: float, failures: Sequence[str], report: Report) -> None:
     """Start the service with four recognisers under MPS and check all that it promises of a GPU."""
     on_gpu = gpu_memory_mib() is not None
     settings = {"MODEL": str(model)} | ({"MPS_INSTANCE_COUNT": "4"} if on_gpu else {})
@@ -62,8 +110,10 @@ def check_service(model: Path, soak_s: float, report: Report) -> None:
             report.note(*line)
         check_partition(service, report)
         rates = probe(loop, report)
-        soak(service, loop, concurrency_of(rates, SOAK_LOAD), soak_s, report)
-        check_kill(service, loop, concurrency_of(rates, KILL_LOAD), report)
+        if soak_s:
+            soak(service, loop, concurrency_of(rates, SOAK_LOAD), soak_s, report)
+        for name in failures if on_gpu else ("recogniser",):
+            check_failure(name, service, loop, concurrency_of(rates, FAILURE_LOAD), report)
 
 
 def mixed(service: Service) -> Target:
@@ -118,35 +168,35 @@ def soak(service: Service, loop: ClosedLoop, concurrency: int, seconds: float, r
         report.check(f"soak: {name} memory, early and late (MiB)", f"{early:.0f} {late:.0f}", holds=holds)
 
 
-def check_kill(service: Service, loop: ClosedLoop, concurrency: int, report: Report) -> None:
-    """Kill a recogniser under load: every request is answered or told to come back, and the rate returns."""
+def check_failure(name: str, service: Service, loop: ClosedLoop, concurrency: int, report: Report) -> None:
+    """Cause a failure under load: every request is answered or told to come back, and the rate returns."""
     answers: list[Answer] = []
-    thread = threading.Thread(target=lambda: answers.extend(loop.run(concurrency, AFTER_KILL_S + 10)))
+    seconds = BEFORE_FAILURE_S + AFTER_FAILURE_S
+    thread = threading.Thread(target=lambda: answers.extend(loop.run(concurrency, seconds)))
     begin = time.monotonic()
     thread.start()
-    time.sleep(10)
-    victim = read_pulses(RunFolder(service.run).heartbeats)[0]
-    killed_at = time.monotonic()
-    os.kill(victim.pid, signal.SIGKILL)
+    time.sleep(BEFORE_FAILURE_S)
+    failed_at = time.monotonic()
+    FAILURES[name](service)
     down_s = wait_for_health(service.url, 503, 10)
-    up_s = wait_for_health(service.url, 200, AFTER_KILL_S)
+    up_s = wait_for_health(service.url, 200, AFTER_FAILURE_S)
     thread.join()
-    usual = rate(answers, 3.0, killed_at - begin)
-    full_s = full_again(answers, killed_at, usual)
+    usual = rate(answers, 3.0, failed_at - begin)
+    full_s = full_again(answers, failed_at, usual)
     statuses = Counter(answer.status for answer in answers)
     slowest = max(answer.answered - answer.sent for answer in answers)
-    report.note("kill -9 of a recogniser", f"at {usual:.1f} requests/s, concurrency {concurrency}")
-    report.check("kill: /health says 503 after (s)", f"{down_s:.2f}", holds=down_s < 2)
-    report.check("kill: /health says 200 after (s)", f"{up_s:.1f}", holds=up_s < MOST_RECOVERY_S)
-    report.check("kill: full rate again after (s)", f"{full_s:.1f}", holds=full_s < MOST_RECOVERY_S)
-    report.check("kill: statuses", f"{dict(statuses)}", holds=set(statuses) <= {200, 503})
-    report.note("kill: longest wait for an answer (s)", f"{slowest:.1f}")
+    report.note(f"failure: {name}", f"at {usual:.1f} requests/s, concurrency {concurrency}")
+    report.check(f"{name}: /health says 503 after (s)", f"{down_s:.2f}", holds=down_s < 2)
+    report.check(f"{name}: /health says 200 after (s)", f"{up_s:.1f}", holds=up_s < MOST_RECOVERY_S)
+    report.check(f"{name}: full rate again after (s)", f"{full_s:.1f}", holds=full_s < MOST_RECOVERY_S)
+    report.check(f"{name}: statuses", f"{dict(statuses)}", holds=set(statuses) <= {200, 503})
+    report.note(f"{name}: longest wait for an answer (s)", f"{slowest:.1f}")
 
 
-def full_again(answers: Sequence[Answer], killed_at: float, usual: float) -> float:
+def full_again(answers: Sequence[Answer], failed_at: float, usual: float) -> float:
     """Return after how long the rate over two seconds was nine tenths of the usual one; infinity when it never was."""
-    good = sorted(answer.answered - killed_at for answer in answers if answer.status == 200)
-    for second in range(3, int(AFTER_KILL_S) - 2):
+    good = sorted(answer.answered - failed_at for answer in answers if answer.status == 200)
+    for second in range(3, int(AFTER_FAILURE_S) - 2):
         if sum(second <= time_s < second + 2 for time_s in good) >= 1.8 * usual:
             return float(second)
     return float("inf")
@@ -189,10 +239,11 @@ def main() -> int:
     """Check; 0 when all invariants hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
-    parser.add_argument("--soak-s", type=float, default=540.0)
+    parser.add_argument("--soak-s", type=float, default=540.0, help="0 leaves the soak out")
+    parser.add_argument("--failures", type=lambda text: text.split(","), default=list(FAILURES))
     arguments = parser.parse_args()
     report = Report()
-    check_service(arguments.model.absolute(), arguments.soak_s, report)
+    check_service(arguments.model.absolute(), arguments.soak_s, arguments.failures, report)
     return report.verdict("service")
 
 
