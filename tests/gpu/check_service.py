@@ -31,9 +31,9 @@ from benchmarks.closed_loop import Answer, ClosedLoop, Target, form  # noqa: E40
 from benchmarks.load import clips  # noqa: E402
 from benchmarks.sampling import gpu_memory_mib, sampled  # noqa: E402
 from benchmarks.service import ROOT, Service, running_service  # noqa: E402
-from parakeet_mps.heartbeat import read_pulses
+from parakeet_mps.heartbeat import read_pulses  # noqa: E402
 from parakeet_mps.mps import CONTROL, MpsDaemon  # noqa: E402
-from parakeet_mps.partition import expected_multiprocessors
+from parakeet_mps.partition import expected_multiprocessors  # noqa: E402
 from parakeet_mps.plan import Plan  # noqa: E402
 from parakeet_mps.run_folder import RunFolder  # noqa: E402
 
