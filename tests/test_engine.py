@@ -53,6 +53,14 @@ def test_the_text_is_what_nemo_transcribes(nemo_hypotheses: list[Any], recogniti
     assert any(recognition.text for recognition in recognitions)
 
 
+def test_loading_draws_no_random_weights_only_to_overwrite_them(checkpoint: Path) -> None:
+    from parakeet_mps.engine.loading import load_model
+
+    before = torch.get_rng_state()
+    load_model(checkpoint, torch.device("cpu"))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_words_are_nemos_words_at_nemos_times_but_for_the_edges_of_their_sound(
     nemo_hypotheses: list[Any], recognitions: list[Recognition]
