@@ -38,6 +38,9 @@ LEAST_QUEUE_SIZE = 256
 SHM_SHARE = 0.5
 """Part of the shared memory that Triton's regions may take at start; they grow with the audio in flight."""
 
+BATCHES_AT_HAND = 3
+"""Batches whose audio an instance's region holds at most: one is heard while one is read and one waits to be."""
+
 MOST_SHM_REGION_MB = 64
 """First size of an instance's shared-memory region: a batch of 16 clips of 45 s (46 MB) fits without growing."""
 
@@ -230,9 +233,9 @@ def _max_queue_size(settings: Settings, pieces_in_flight: int) -> Choice[int]:
 
 def _shm_region(settings: Settings, hardware: Hardware, instances: int) -> Choice[int]:
     size = min(MOST_SHM_REGION_MB, max(1, int(hardware.shm_mb * SHM_SHARE) // instances))
-    largest_mb = settings.max_batch_size * MAX_PIECE_S * SAMPLE_RATE_HZ * 4 // 2**20 + 1
+    largest_mb = BATCHES_AT_HAND * settings.max_batch_size * MAX_PIECE_S * SAMPLE_RATE_HZ * 4 // 2**20 + 1
     reason = f"{instances} region(s) in {hardware.shm_mb} MiB of /dev/shm"
     if largest_mb * instances > hardware.shm_mb:
-        reason += f"; {settings.max_batch_size} clips of {MAX_PIECE_S} s need {largest_mb} MiB: "
+        reason += f"; {BATCHES_AT_HAND} x {settings.max_batch_size} clips of {MAX_PIECE_S} s need {largest_mb} MiB: "
         reason += "give the container more --shm-size"
     return Choice(size, reason)
