@@ -41,7 +41,7 @@ class InstanceMetrics:
     def tell_batch(self, size: int, busy_s: float) -> None:
         """Count a batch of `size` utterances that the recogniser was at work on for `busy_s`.
 
-        Each of about ten values goes to the server and is waited for: 2 ms in all.
+        Each of about ten values goes to the server and is waited for: no answer should wait for that.
         """
         self._batches(size).increment(1)
         self._tell_work(busy_s)

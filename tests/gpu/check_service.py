@@ -51,17 +51,6 @@ AFTER_FAILURE_S = 75.0
 MISSES = ("graph_misses", "decoder_graph_misses", "boosting_graphs_lost", "self_test_failed")
 
 
-WRITES_WHERE_IT_MAY_NOT = """
-import torch, triton, triton.language as tl
-@triton.jit
-def spoil(place):
-    tl.store(place + (1 << 44), 1)
-place = torch.zeros(8, dtype=torch.int64, device="cuda")
-spoil[(1,)](place)
-torch.cuda.synchronize()
-"""
-
-
 def kill_recogniser(service: Service) -> None:
     """Kill a recogniser's process."""
     os.kill(read_pulses(RunFolder(service.run).heartbeats)[0].pid, signal.SIGKILL)
@@ -77,7 +66,9 @@ def kill_daemon(service: Service) -> None:
 def fault_beside(service: Service) -> None:
     """Have another client of the same MPS daemon fault, of which CUDA tells all its clients: their errors stick."""
     environ = {**os.environ, **mps_daemon(service).client_environ()}
-    subprocess.run([sys.executable, "-"], input=WRITES_WHERE_IT_MAY_NOT, text=True, env=environ, stderr=subprocess.PIPE)
+    client = [sys.executable, str(HERE / "faulting_client.py")]
+    ended = subprocess.run(client, env=environ, capture_output=True, text=True)
+    assert "CUDA error" in ended.stderr, f"the client did not fault: {ended.stderr[-500:]}"
 
 
 def mps_daemon(service: Service) -> MpsDaemon:
