@@ -31,7 +31,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         run = RunFolder(settings.run_path)
         checkpoint = Path(arguments[0] if arguments else settings.model).expanduser().absolute()
         plan = make_plan(settings, probe(environ), weights_mb(checkpoint))
-        locations = Locations(str(checkpoint), str(ROOT), str(run.load_lock), str(run.heartbeats))
+        locations = Locations(*map(str, (checkpoint, run.unpacked, ROOT, run.load_lock, run.heartbeats)))
         write_repository(plan, locations, ROOT / "triton_model_repo", run.model_repository)
         run.plan.write_text(plan.to_json(), encoding="utf-8")
     except (SettingError, HardwareError, ConfigError, OSError) as error:

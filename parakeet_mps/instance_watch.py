@@ -39,8 +39,8 @@ _SERVER_END_S = 0.3
 class InstanceWatch:
     """Watches `count` recognisers that beat in `folder`, as a supervised service that follows `tritonserver`.
 
-    `execute_limit_s` bounds one batch. `release` blocks until CUDA MPS has let go of the processes, before those are
-    killed. https://docs.nvidia.com/deploy/mps/index.html#terminating-mps-clients
+    `execute_limit_s` bounds one batch. `loaded` is called when all have loaded. `release` blocks until CUDA MPS has let
+    go of the processes, before those are killed. https://docs.nvidia.com/deploy/mps/index.html#terminating-mps-clients
     `server_runs` says whether `tritonserver` does: when it does not, its own watch has to tell.
     """
 
@@ -53,6 +53,7 @@ class InstanceWatch:
         execute_limit_s: float,
         *,
         beat_limit_s: float = BEAT_LIMIT_S,
+        loaded: Callable[[], None] = lambda: None,
         release: Callable[[], None] = lambda: None,
         server_runs: Callable[[], bool] = lambda: True,
         poll_s: float = POLL_S,
@@ -60,7 +61,7 @@ class InstanceWatch:
     ) -> None:
         self._folder, self._count = folder, count
         self._execute_limit_s, self._beat_limit_s = execute_limit_s, beat_limit_s
-        self._release, self._poll_s, self._pause_s = release, poll_s, pause_s
+        self._loaded, self._release, self._poll_s, self._pause_s = loaded, release, poll_s, pause_s
         self._server_runs = server_runs
         self._stuck: int | None = None
 
@@ -76,6 +77,7 @@ class InstanceWatch:
                     told.add(pulse.name)
                     LOG.info("%s has loaded: %s", pulse.name, pulse.phases)
             if len(told) >= self._count:
+                self._loaded()
                 return
             await asyncio.sleep(self._poll_s)
 

@@ -35,9 +35,10 @@ Value = str | int | Identifier | list["Value"] | dict[str, "Value"]
 
 
 class Locations(NamedTuple):
-    """Paths handed to the model: the checkpoint, the folder that holds this package, load lock, and heartbeats."""
+    """Paths handed to the model: the checkpoint, where to unpack it, this package's folder, load lock, heartbeats."""
 
     checkpoint: str
+    unpacked: str
     package: str
     load_lock: str
     heartbeats: str
@@ -79,6 +80,7 @@ def model_parameters(plan: Plan, locations: Locations) -> dict[str, str]:
     """Return what the model file reads from `parameters`; Triton carries strings only."""
     return {
         "model_path": locations.checkpoint,
+        "unpacked": locations.unpacked,
         "package_path": locations.package,
         "device": plan.device.value,
         "torch_threads": str(plan.torch_threads.value),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import shutil
 from pathlib import Path
 from typing import IO
 
@@ -21,6 +22,7 @@ class RunFolder:
         self.root = root
         self.model_repository = root / "model_repo"
         self.plan = root / "plan.json"
+        self.unpacked = root / "checkpoint"
         self.load_lock = root / "load.lock"
         self.ready = root / "ready"
         self.triton = root / "tritonserver"
@@ -63,6 +65,10 @@ class RunFolder:
                 f"another service runs from {self.root}: stop it, or set RUN_DIR to another folder"
             ) from None
         return lock
+
+    def remove_unpacked(self) -> None:
+        """Remove the files of the checkpoint, which nobody needs who has loaded it."""
+        shutil.rmtree(self.unpacked, ignore_errors=True)
 
     def remove_triton_memory(self) -> None:
         """Unlink Triton's shared-memory regions; its Python backend leaves them when it is killed."""

@@ -96,6 +96,7 @@ def triton_service(
 
     def prepare() -> None:
         run.remove_triton_memory()
+        run.remove_unpacked()  # it may be another checkpoint's, or that of a start that failed
         remove_pulses(run.heartbeats)
 
     return ChildProcess(
@@ -116,5 +117,11 @@ def instance_watch(
     plan: Plan, run: RunFolder, release: Callable[[], None], server_runs: Callable[[], bool]
 ) -> InstanceWatch:
     """The watch over the recognisers' processes; `release` makes CUDA MPS let go of them."""
-    limit_s = plan.execute_limit_s.value
-    return InstanceWatch(run.heartbeats, plan.instances.value, limit_s, release=release, server_runs=server_runs)
+    return InstanceWatch(
+        run.heartbeats,
+        plan.instances.value,
+        plan.execute_limit_s.value,
+        loaded=run.remove_unpacked,
+        release=release,
+        server_runs=server_runs,
+    )

@@ -12,8 +12,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # NeMo and what it imports warn of their own dependencies
     from nemo.collections.asr.modules import AudioToMelSpectrogramPreprocessor, ConformerEncoder
 
-    from parakeet_mps.engine.counters import Counters
     from parakeet_mps.engine.encoder.conformer import Encoder
+    from parakeet_mps.engine.encoder.reference import PLAIN
     from parakeet_mps.engine.encoder.support import find_obstacle
     from parakeet_mps.engine.features import MelFeatures
     from parakeet_mps.engine.features import find_obstacle as find_feature_obstacle
@@ -118,13 +118,13 @@ def test_what_is_encoded_is_nemos(options: dict[str, Any]) -> None:
     assert find_obstacle(module) is None
     features, frames = _features(MIXES_S["mixed"])
     expected, lengths = module(audio_signal=features.transpose(1, 2), length=frames)
-    found, found_lengths = Encoder(module, 32, torch.float32, Counters())(features, frames)
+    found, found_lengths = Encoder(module, 32, torch.float32, PLAIN)(features, frames)
     assert torch.equal(found_lengths, lengths)
     assert greatest_difference(found, expected.transpose(1, 2), lengths) < TOLERANCE
 
 
 def test_more_padding_changes_nothing() -> None:
-    ours = Encoder(encoder(**SMALL), 64, torch.float32, Counters())
+    ours = Encoder(encoder(**SMALL), 64, torch.float32, PLAIN)
     features, frames = _features(MIXES_S["mixed"])
     expected, lengths = ours(features, frames)
     wide = torch.nn.functional.pad(features, (0, 0, 0, 30 * 8, 0, 3))
@@ -157,7 +157,7 @@ def test_the_demo_encoder_is_encoded_as_nemo_does(checkpoint: Path, clips: list[
     features, frames = model.preprocessor(input_signal=signals, length=samples)
     expected, lengths = model.encoder(audio_signal=features, length=frames)
     mel = MelFeatures(model.preprocessor.featurizer)
-    ours = Encoder(model.encoder, 752, torch.float32, Counters())
+    ours = Encoder(model.encoder, 752, torch.float32, PLAIN)
     found, found_lengths = ours(mel(padded, samples), mel.count(samples))
     assert torch.equal(found_lengths, lengths)
     assert greatest_difference(found, expected.transpose(1, 2), lengths) < TOLERANCE

@@ -101,11 +101,12 @@ def test_an_utterance_gives_the_same_text_alone_and_in_mixed_company(
 def test_the_weights_of_the_gpu_give_the_same_text(
     checkpoint: Path, clips: list[torch.Tensor], recognitions: list[Recognition]
 ) -> None:
+    from parakeet_mps.engine.groundwork import Groundwork
     from parakeet_mps.engine.loading import load_model
     from parakeet_mps.engine.recognizer import Recognizer
 
     model = load_model(checkpoint, torch.device("cpu"))
-    results = Recognizer(model, max_samples=seconds(60), dtype=torch.bfloat16).recognize(clips[:10])
+    results = Recognizer(model, seconds(60), Groundwork(dtype=torch.bfloat16)).recognize(clips[:10])
     assert texts(results) == [recognition.text for recognition in recognitions[:10]]
     assert model.preprocessor.featurizer.fb.dtype == torch.float32
     assert all(isinstance(json.loads(result.to_json()), dict) for result in results if isinstance(result, Recognition))

@@ -105,11 +105,12 @@ def test_a_batch_that_no_bucket_holds_is_encoded_eagerly_and_counted(
     from parakeet_mps.engine.acoustics import EagerAcoustics, Frontend
     from parakeet_mps.engine.buckets import Bucket
     from parakeet_mps.engine.counters import Counters
+    from parakeet_mps.engine.encoder.reference import PLAIN
     from parakeet_mps.engine.graphs import GraphedAcoustics
     from parakeet_mps.engine.loading import load_model
 
     device, counters = torch.device("cpu"), Counters()
-    frontend = Frontend(load_model(checkpoint, device), 80, torch.float32, Counters())
+    frontend = Frontend(load_model(checkpoint, device), 80, torch.float32, PLAIN)
     eager = EagerAcoustics(frontend, device)
     graphed = GraphedAcoustics(eager, [Bucket(2, 64)], device, Calls(), counters)
     short = [clip for clip in company if clip.numel() <= 5 * SAMPLE_RATE_HZ]
@@ -140,12 +141,12 @@ def test_what_a_batch_holds_comes_to_the_host_unchanged() -> None:
 
 def test_an_encoder_that_computes_wrongly_is_not_used(checkpoint: Path) -> None:
     from parakeet_mps.engine.acoustics import Frontend, find_difference
-    from parakeet_mps.engine.counters import Counters
+    from parakeet_mps.engine.encoder.reference import PLAIN
     from parakeet_mps.engine.loading import load_model
 
     device = torch.device("cpu")
     model = load_model(checkpoint, device)
-    frontend = Frontend(model, 80, torch.float32, Counters())
+    frontend = Frontend(model, 80, torch.float32, PLAIN)
     assert find_difference(frontend, model, device) is None
     with torch.no_grad():
         model.encoder.layers[3].self_attn.pos_bias_v.add_(3.0)  # not what the frontend was made of

@@ -13,7 +13,7 @@ from parakeet_mps.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 DEFAULT = make_plan(Settings(), Hardware(cpu_cores=2, memory_mb=8192, shm_mb=1024))
-IN_GIT = Locations("models/demo.nemo", ".", "run/load.lock", "run/heartbeats")
+IN_GIT = Locations("models/demo.nemo", "run/checkpoint", ".", "run/load.lock", "run/heartbeats")
 
 
 def parsed(plan: Plan, locations: Locations = IN_GIT) -> model_config_pb2.ModelConfig:
@@ -65,10 +65,13 @@ def test_instances_are_placed_on_the_chosen_device() -> None:
 
 
 def test_the_model_gets_its_parameters_as_text() -> None:
-    config = parsed(gpu_plan(), Locations('/models/a "b" \\ é.nemo', "/app", "/run/load.lock", "/run/heartbeats"))
+    config = parsed(
+        gpu_plan(), Locations('/models/a "b" \\ é.nemo', "/run/checkpoint", "/app", "/run/load.lock", "/run/heartbeats")
+    )
     values = {key: value.string_value for key, value in config.parameters.items()}
     assert values == {
         "model_path": '/models/a "b" \\ é.nemo',
+        "unpacked": "/run/checkpoint",
         "package_path": "/app",
         "device": "cuda",
         "torch_threads": "1",
@@ -83,7 +86,7 @@ def test_the_model_gets_its_parameters_as_text() -> None:
 @pytest.mark.parametrize("value", ["${MODEL}", "$(pwd)/x", "{{ model }}", "<MODEL_PATH>", "a\nb"])
 def test_a_leftover_placeholder_or_control_character_is_an_error(value: str) -> None:
     with pytest.raises(ConfigError, match="string_value"):
-        recogniser_config(DEFAULT, Locations(value, "/app", "/lock", "/beats")).render()
+        recogniser_config(DEFAULT, Locations(value, "/run/checkpoint", "/app", "/lock", "/beats")).render()
 
 
 def test_a_boolean_must_be_written_as_a_word() -> None:

@@ -125,7 +125,7 @@ class Running:
         return dataclasses.replace(plan, mps=Choice(True, "a stand-in"), gpu=Choice("GPU-1", "there is none"))
 
     def _write_model(self, plan: Plan) -> None:
-        locations = Locations(str(self.gate), str(ROOT), "", str(self.run.heartbeats))
+        locations = Locations(str(self.gate), "", str(ROOT), "", str(self.run.heartbeats))
         version = self.run.model_repository / ASR_MODEL / "1"
         version.mkdir(parents=True)
         (version / "model.py").write_text(MODEL)

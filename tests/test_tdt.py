@@ -17,6 +17,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # NeMo and what it imports warn of their own dependencies
     from parakeet_mps.engine.acoustics import EagerAcoustics, Frontend
     from parakeet_mps.engine.counters import Counters
+    from parakeet_mps.engine.encoder.reference import PLAIN
     from parakeet_mps.engine.label_looping import LabelLooping
     from parakeet_mps.engine.loading import load_model
     from parakeet_mps.engine.tdt.decoder import TdtDecoder
@@ -87,7 +88,7 @@ def model(checkpoint: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def encoded(model: Any, clips: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    acoustics = EagerAcoustics(Frontend(model, 128, torch.float32, Counters()), CPU)
+    acoustics = EagerAcoustics(Frontend(model, 128, torch.float32, PLAIN), CPU)
     with torch.inference_mode():
         return acoustics([*clips[:6], clips[0][:3200]])
 

@@ -11,8 +11,8 @@ from parakeet_mps.contract import SAMPLE_RATE_HZ
 from parakeet_mps.engine.batching import pad
 from parakeet_mps.engine.buckets import ALIGNMENT, align
 from parakeet_mps.engine.buzz import buzz
-from parakeet_mps.engine.counters import Counters
 from parakeet_mps.engine.encoder.conformer import Encoder
+from parakeet_mps.engine.encoder.operations import Operations
 from parakeet_mps.engine.encoder.support import find_obstacle as find_encoder_obstacle
 from parakeet_mps.engine.features import MelFeatures
 from parakeet_mps.engine.features import find_obstacle as find_feature_obstacle
@@ -34,9 +34,9 @@ class Acoustics(Protocol):
 class Frontend:
     """Our features and encoder of one model, on its device, in the encoder's dtype. Needs no module afterwards."""
 
-    def __init__(self, model: Any, longest: int, dtype: torch.dtype, counters: Counters) -> None:
+    def __init__(self, model: Any, longest: int, dtype: torch.dtype, operations: Operations) -> None:
         self._features = MelFeatures(model.preprocessor.featurizer)
-        self._encoder = Encoder(model.encoder, longest, dtype, counters)
+        self._encoder = Encoder(model.encoder, longest, dtype, operations)
         self.dtype = dtype
         self.channels = self._encoder.channels
         self.frame_samples = self._features.hop * self._encoder.factor

@@ -17,6 +17,9 @@ BATCHES = (1, 2, 4, 8, 16)
 FRAMES = (64, 128, 192, 280, 376, 472, 568, 752)
 """Encoder frames of 80 ms: 5.1, 10.2, 15.4, 22.4, 30.1, 37.8, 45.4 and 60.2 s."""
 
+GRAPH_MEMORY = 4 << 30
+"""Bytes that what is computed inside CUDA graphs may take; enough for a batch of 16 of 60 s."""
+
 FRAME_BYTES = 300_000
 """What one frame of one utterance takes while it is computed: most of it is the first subsampling layer's output.
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tarfile
-import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +11,11 @@ from nemo.collections.asr.models.asr_model import ASRModel
 from nemo.collections.asr.models.rnnt_models import EncDecRNNTModel
 from nemo.core.connectors.save_restore_connector import SaveRestoreConnector
 from nemo.utils import logging as nemo_logging
-from nemo.utils.tar_utils import is_safe_tar_member
 from omegaconf import DictConfig, OmegaConf
 from torch.overrides import TorchFunctionMode
 
 from parakeet_mps.contract import SAMPLE_RATE_HZ
+from parakeet_mps.engine.unpacking import unpacked
 
 
 class NotInitialised(TorchFunctionMode):
@@ -37,37 +35,55 @@ class CheckpointError(ValueError):
     """The checkpoint holds no recogniser that this engine can run; the message says what it holds."""
 
 
-def load_model(path: str | Path, device: torch.device) -> Any:
-    """Restore the NeMo model in the file `path` to `device`: frozen, in fp32, with CUDA graphs allowed on CUDA.
+class _MappedWeights(SaveRestoreConnector):  # type: ignore[misc]
+    """Restores from a folder, with the weights' file mapped into memory: its pages are read when they are copied."""
 
-    Raises `CheckpointError` for a model that is not a TDT transducer at 16 kHz.
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.model_extracted_dir = str(folder)
+
+    @staticmethod
+    def _load_state_dict_from_disk(model_weights: str, map_location: Any = "cpu") -> Any:
+        # PyTorch before 1.6 wrote files that cannot be mapped.
+        return torch.load(model_weights, map_location=map_location, mmap=zipfile.is_zipfile(model_weights))
+
+    def load_instance_with_state_dict(self, instance: Any, state_dict: Any, strict: bool) -> None:
+        instance.load_state_dict(state_dict, strict=strict, assign=True)
+        instance._set_model_restore_state(is_being_restored=False)
+
+
+def load_model(path: Path, device: torch.device) -> Any:
+    """Return `place_model` of the model in the `.nemo` file `path`."""
+    with unpacked(path) as folder:
+        return place_model(read_model(path, folder), device)
+
+
+def read_model(path: Path, folder: Path) -> Any:
+    """Return the NeMo model of the file `path`, which `folder` has unpacked, on the CPU.
+
+    Its weights are the mapped file, whose pages all readers share; the folder may be removed afterwards. Raises
+    `CheckpointError` for a model that is not a TDT transducer at 16 kHz.
     """
     nemo_logging.set_verbosity(nemo_logging.ERROR)
-    model = _restore(path, device)
+    with NotInitialised():
+        model = ASRModel.restore_from(str(path), map_location="cpu", save_restore_connector=_MappedWeights(folder))
     _check(model, path)
+    return model
+
+
+def place_model(model: Any, device: torch.device) -> Any:
+    """Move a model that was read to `device`: frozen, in fp32, with CUDA graphs allowed on CUDA."""
+    model.to(device).float().eval()
     graphs = device.type == "cuda"
     model.change_decoding_strategy(_decoding_config(model.cfg.decoding, graphs=graphs), verbose=False)
     model.preprocessor.featurizer.dither = 0.0
     model.preprocessor.featurizer.pad_to = 0
-    model.float().eval()
     model.freeze()
     return model
 
 
-def _restore(path: str | Path, device: torch.device) -> Any:
-    # NeMo unpacks with `tarfile`'s filters, which came with Python 3.11.4; Debian 12 has 3.11.2. It gets a folder.
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = os.path.realpath(temporary)
-        with tarfile.open(path) as archive:
-            archive.extractall(folder, [member for member in archive if is_safe_tar_member(member, folder)])  # noqa: S202
-        connector = SaveRestoreConnector()
-        connector.model_extracted_dir = folder
-        with NotInitialised():
-            return ASRModel.restore_from(str(path), map_location=device, save_restore_connector=connector)
-
-
-def _check(model: Any, path: str | Path) -> None:
-    name = f"{Path(path).name} holds a {type(model).__name__}"
+def _check(model: Any, path: Path) -> None:
+    name = f"{path.name} holds a {type(model).__name__}"
     if not isinstance(model, EncDecRNNTModel) or not model.cfg.decoding.get("durations"):
         raise CheckpointError(f"{name}, which is no TDT recogniser")
     if model.cfg.preprocessor.sample_rate != SAMPLE_RATE_HZ:

@@ -21,16 +21,13 @@ from parakeet_mps.engine.acoustics import (
 )
 from parakeet_mps.engine.batching import MOST
 from parakeet_mps.engine.boosting import Booster
-from parakeet_mps.engine.buckets import BATCHES, make_grid
-from parakeet_mps.engine.counters import Counters
+from parakeet_mps.engine.buckets import BATCHES, GRAPH_MEMORY, make_grid
 from parakeet_mps.engine.decoders import Decode, build_decoder, make_steps
 from parakeet_mps.engine.graphs import Capture, GraphedAcoustics
+from parakeet_mps.engine.groundwork import Groundwork
 from parakeet_mps.engine.hypotheses import Hypothesis
 from parakeet_mps.engine.label_looping import LabelLooping
 from parakeet_mps.engine.self_test import find_change
-
-GRAPH_MEMORY = 4 << 30
-"""Bytes that what is computed inside CUDA graphs may take; enough for a batch of 16 of 60 s."""
 
 log = logging.getLogger(__name__)
 
@@ -45,32 +42,31 @@ def say_nothing(_: str) -> None:
 class Pipeline:
     """The device's half of a recogniser. Its batches have at most `most` utterances of at most `max_samples`.
 
-    Weights are held in `dtype`; where our encoder is used, the `model` gives up its own. `capture` makes CUDA graphs,
-    or what stands for them; without it everything runs eagerly. All work goes to `stream`. `passed` hears of each phase
-    of loading.
+    Weights are held in the `groundwork`'s dtype; where our encoder is used, the `model` gives up its own. `capture`
+    makes CUDA graphs, or what stands for them; without it everything runs eagerly. All work goes to `stream`. `passed`
+    hears of each phase of loading.
     """
 
     def __init__(
         self,
         model: Any,
         max_samples: int,
-        dtype: torch.dtype,
+        groundwork: Groundwork,
         capture: Capture | None,
         stream: torch.cuda.Stream | None,
-        counters: Counters,
         passed: Passed = say_nothing,
     ) -> None:
-        self._counters, self._passed = counters, passed
-        self.device = next(model.joint.parameters()).device
+        self._counters, self._passed = groundwork.counters, passed
+        self.device, dtype = groundwork.device, groundwork.dtype
         self.stream = stream
         self.most = MOST
         self._longest_s = max_samples / SAMPLE_RATE_HZ
         channels, frames = model.encoder.d_model, longest_frames(model, max_samples)
-        self.acoustics: Acoustics = self._build_acoustics(model, frames, dtype)
+        self.acoustics: Acoustics = self._build_acoustics(model, frames, groundwork)
         model.decoder.to(dtype)
         model.joint.to(dtype)
-        self._booster = Booster(model.decoding, model.tokenizer, counters)
-        self.decoder: Decode = LabelLooping(model.decoding.decoding.decoding_computer, counters)
+        self._booster = Booster(model.decoding, model.tokenizer, self._counters)
+        self.decoder: Decode = LabelLooping(model.decoding.decoding.decoding_computer, self._counters)
         self.find_fault = self._booster.find_fault
         passed("encoder")
         if capture is not None:
@@ -90,24 +86,22 @@ class Pipeline:
                 return self._booster.decode(encoded, lengths, phrases)
             return self.decoder(encoded, lengths)
 
-    def _build_acoustics(self, model: Any, frames: int, dtype: torch.dtype) -> Acoustics:
+    def _build_acoustics(self, model: Any, frames: int, groundwork: Groundwork) -> Acoustics:
         reason = find_obstacle(model)
         if reason is None:
-            frontend = Frontend(model, frames, dtype, self._counters)
+            frontend = Frontend(model, frames, groundwork.dtype, groundwork.operations)
             reason = find_difference(frontend, model, self.device)
             if reason is None:
                 model.encoder = None
                 return EagerAcoustics(frontend, self.device)
             self._counters.add("self_test_failed")
         log.warning("NeMo's own encoder is used, without CUDA graphs: %s", reason)
-        return NemoAcoustics(model, self.device, dtype)
+        return NemoAcoustics(model, self.device, groundwork.dtype)
 
     def _capture(self, model: Any, frames: int, like: torch.Tensor, capture: Capture) -> None:
         """Use captured decoders and, if they can be made and the self-test finds them right, captured acoustics."""
         self.most = max(BATCHES)
-        # Each capture collects garbage. Walking through all that is loaded would take a third of a second each time.
-        gc.collect()
-        gc.freeze()
+        gc.freeze()  # see `lay_groundwork`
         with torch.cuda.stream(self.stream):
             self.decoder = build_decoder(model, like, (self.most, frames), capture, self._counters, make_steps)
             self._passed("decoder")

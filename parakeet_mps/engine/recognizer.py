@@ -11,12 +11,13 @@ import torch
 
 from parakeet_mps.contract import MAX_PIECE_S, SAMPLE_RATE_HZ, Recognition
 from parakeet_mps.engine.batching import group_by_length
-from parakeet_mps.engine.counters import Counters
 from parakeet_mps.engine.decoding import HypothesisReader
 from parakeet_mps.engine.graphs import Capture, CudaCapture
+from parakeet_mps.engine.groundwork import Groundwork, lay_groundwork
 from parakeet_mps.engine.hypotheses import Hypothesis
-from parakeet_mps.engine.loading import load_model
+from parakeet_mps.engine.loading import place_model, read_model
 from parakeet_mps.engine.pipeline import Passed, Pipeline, say_nothing
+from parakeet_mps.engine.unpacking import unpacked
 from parakeet_mps.engine.utterance import UtteranceError, find_fault
 
 WARM_UP_S = (1.0, 15.0)
@@ -43,43 +44,46 @@ class Recognizer:
         self,
         model: Any,
         max_samples: int,
+        groundwork: Groundwork | None = None,
         *,
-        dtype: torch.dtype = torch.float32,
         capture: Capture | None = None,
         stream: torch.cuda.Stream | None = None,
         passed: Passed = say_nothing,
     ) -> None:
         self._max_samples = max_samples
-        self._counters = Counters()
+        groundwork = groundwork or Groundwork()
+        self._counters = groundwork.counters
         frame_s = model.cfg.preprocessor.window_stride * model.encoder.subsampling_factor
         self._reader = HypothesisReader(model.decoding, frame_s)
-        self.pipeline = Pipeline(model, max_samples, dtype, capture, stream, self._counters, passed)
+        self.pipeline = Pipeline(model, max_samples, groundwork, capture, stream, passed)
 
     @classmethod
-    def load(
-        cls,
-        path: str | Path,
-        device: str | None = None,
-        *,
-        threads: int | None = None,
-        passed: Passed = say_nothing,
-    ) -> Recognizer:
-        """Load the `.nemo` file `path` to `device` (default: CUDA where there is one), warmed up and frozen.
+    def load(cls, path: Path, device: str | None = None, *, threads: int | None = None) -> Recognizer:
+        """Load the `.nemo` file `path` to `device` (default: CUDA where there is one); see `start`.
 
-        Weights are bf16 on CUDA, fp32 elsewhere. `threads` bounds the CPU threads of this process. `passed`
-        hears of each phase. Raises `CheckpointError` for another kind of model.
+        `threads` bounds the CPU threads of this process. Raises `CheckpointError` for another kind of model.
         """
         if threads:
             torch.set_num_threads(threads)
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        model, samples = load_model(path, place), MAX_PIECE_S * SAMPLE_RATE_HZ
-        passed("checkpoint")
+        with unpacked(path) as folder:
+            model = read_model(path, folder)
+        return cls.start(model, lay_groundwork(model, place))
+
+    @classmethod
+    def start(cls, model: Any, groundwork: Groundwork, passed: Passed = say_nothing) -> Recognizer:
+        """Return the recogniser of a model that was read, with its `groundwork`, warmed up and frozen.
+
+        `passed` hears of each phase.
+        """
+        samples, place = MAX_PIECE_S * SAMPLE_RATE_HZ, groundwork.device
+        place_model(model, place)
+        passed("placing")
         if place.type == "cuda":
             stream = torch.cuda.Stream(place)  # type: ignore[no-untyped-call]
-            capture = CudaCapture(stream)
-            recognizer = cls(model, samples, dtype=torch.bfloat16, capture=capture, stream=stream, passed=passed)
+            recognizer = cls(model, samples, groundwork, capture=CudaCapture(stream), stream=stream, passed=passed)
         else:
-            recognizer = cls(model, samples, passed=passed)
+            recognizer = cls(model, samples, groundwork, passed=passed)
         recognizer._warm_up()
         passed("warm-up")
         # What is loaded stays for the life of the process: the collector need not walk through it again.

@@ -40,8 +40,10 @@ from report import Report  # noqa: E402
 from spoken import DEFAULT, Sentence, read_sentences  # noqa: E402
 
 from parakeet_mps.contract import MAX_PIECE_S, SAMPLE_RATE_HZ, Recognition  # noqa: E402
-from parakeet_mps.engine.loading import load_model  # noqa: E402
+from parakeet_mps.engine.groundwork import lay_groundwork  # noqa: E402
+from parakeet_mps.engine.loading import load_model, place_model, read_model  # noqa: E402
 from parakeet_mps.engine.recognizer import Recognizer  # noqa: E402
+from parakeet_mps.engine.unpacking import unpacked  # noqa: E402
 
 MOST_WORD_ERROR = 0.002
 MOST_GROWTH_MIB = 32.0
@@ -55,10 +57,16 @@ def load_ours(path: Path, device: torch.device, report: Report) -> Recognizer:
     def passed(phase: str) -> None:
         report.note(f"loading: {phase}, seconds since its begin", f"{time.perf_counter() - began_at:.1f}")
 
+    with unpacked(path) as folder:
+        model = read_model(path, folder)
+    passed("reading")
+    groundwork = lay_groundwork(model, device)
+    passed("groundwork")
     if device.type == "cuda":
-        return Recognizer.load(path, "cuda", passed=passed)
-    model = load_model(path, device)
-    return Recognizer(model, MAX_PIECE_S * SAMPLE_RATE_HZ, capture=lambda work: work, passed=passed)
+        return Recognizer.start(model, groundwork, passed)
+    return Recognizer(
+        place_model(model, device), MAX_PIECE_S * SAMPLE_RATE_HZ, groundwork, capture=lambda work: work, passed=passed
+    )
 
 
 def texts(recognizer: Recognizer, batch: Sequence[torch.Tensor]) -> list[str]:

@@ -6,11 +6,9 @@ from typing import Any
 
 import torch
 
-from parakeet_mps.engine.counters import Counters
 from parakeet_mps.engine.encoder.batch import Batch
-from parakeet_mps.engine.encoder.choice import choose_operations
 from parakeet_mps.engine.encoder.layer import Layer
-from parakeet_mps.engine.encoder.self_check import Sizes
+from parakeet_mps.engine.encoder.operations import Operations
 from parakeet_mps.engine.encoder.subsampling import FACTOR, Subsampling
 
 
@@ -19,18 +17,17 @@ class Encoder:
 
     Its weights are folded in fp32 and held in `dtype`; the module is not needed afterwards. Utterances last at most
     `longest` frames of the encoder, a multiple of 8. Calls neither wait for the device nor depend on what tensors
-    hold, so a CUDA graph can hold them. `counters` hears of kernels that do not work.
+    hold, so a CUDA graph can hold them.
     """
 
     factor = FACTOR
 
     @torch.inference_mode()
-    def __init__(self, module: Any, longest: int, dtype: torch.dtype, counters: Counters) -> None:
+    def __init__(self, module: Any, longest: int, dtype: torch.dtype, operations: Operations) -> None:
         self.dtype = dtype
         self.longest = longest
         self.channels: int = module.d_model
         table = _positions(module, longest)
-        operations = choose_operations(Sizes.of(module), table.to(dtype), counters)
         self._subsampling = Subsampling(module.pre_encode, module.xscale or 1.0, dtype, operations)
         self._layers = [Layer(layer, table, dtype, operations) for layer in module.layers]
 

@@ -99,10 +99,18 @@ class _Attention:
 
     def __call__(self, x: torch.Tensor, batch: Batch) -> None:
         joint = functional.linear(self._norm(x), self._joint, self._bias)
-        q, k, v = joint.view(batch.utterances, batch.frames, 3, self._heads, self._size).permute(2, 0, 3, 1, 4)
-        bias = self._score(joint, batch, self._positions)
-        attended = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-        self._out(x, attended.transpose(1, 2).reshape(x.shape))
+        self._out(x, attend(joint, self._score(joint, batch, self._positions)))
+
+
+def attend(joint: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """Return what queries attend to, [utterances x frames, channels]; `joint` is [utterances x frames, 3 x channels].
+
+    `bias` [utterances, heads, frames, frames] is added to the scores.
+    """
+    utterances, heads, frames, _ = bias.shape
+    q, k, v = joint.view(utterances, frames, 3, heads, -1).permute(2, 0, 3, 1, 4)
+    attended = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+    return attended.transpose(1, 2).reshape(len(joint), -1)
 
 
 class _Convolution:

@@ -7,6 +7,7 @@ https://github.com/triton-inference-server/python_backend#using-response-sender
 
 from __future__ import annotations
 
+import gc
 import json
 import locale
 import logging
@@ -17,9 +18,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-import triton_python_backend_utils as pb_utils
-from torch.utils.dlpack import from_dlpack
+gc.disable()  # until all is loaded: walking again and again through what is imported takes a quarter of the time
+
+import torch  # noqa: E402
+import triton_python_backend_utils as pb_utils  # noqa: E402
+from torch.utils.dlpack import from_dlpack  # noqa: E402
 
 THREAD_SWITCH_S = 0.0002
 """Longest that the thread that feeds the device waits for the one that reads. Python's own 5 ms are a batch's tenth."""
@@ -50,19 +53,28 @@ class TritonPythonModel:
 
         from parakeet_mps.after_work import AfterWork
         from parakeet_mps.device_probe import device_probe
+        from parakeet_mps.engine.groundwork import lay_groundwork
+        from parakeet_mps.engine.loading import read_model
         from parakeet_mps.engine.recognizer import Heard, Recognizer
+        from parakeet_mps.engine.unpacking import unpack_once
         from parakeet_mps.engine.utterance import UtteranceError
         from parakeet_mps.instance_metrics import InstanceMetrics
 
         self._contract, self._heard, self._utterance_error = contract, Heard, UtteranceError
-        path, device, threads = settings["model_path"], settings["device"], int(settings["torch_threads"])
-        self._heartbeat.passed("imports")
-        with file_lock.turn(settings["load_lock"]):  # loading peaks in memory and must not overlap
-            self._heartbeat.passed("waiting")
-            self._recognizer = Recognizer.load(path, device, threads=threads, passed=self._heartbeat.passed)
+        path, device, passed = Path(settings["model_path"]), settings["device"], self._heartbeat.passed
+        torch.set_num_threads(int(settings["torch_threads"]))
+        passed("imports")
+        model = read_model(path, unpack_once(path, Path(settings["unpacked"])))
+        passed("reading")
+        groundwork = lay_groundwork(model, torch.device(device))
+        passed("groundwork")
+        with file_lock.turn(settings["load_lock"]):  # from here on memory peaks, of which all take from one GPU
+            passed("waiting")
+            self._recognizer = Recognizer.start(model, groundwork, passed)
         self._metrics = InstanceMetrics(pb_utils.MetricFamily, args, self._recognizer.counters)
         sys.setswitchinterval(THREAD_SWITCH_S)
         self._after_work = AfterWork(self._heartbeat.busy)
+        gc.enable()
         self._heartbeat.serve(device_probe(device))
 
     def execute(self, requests: list[Any]) -> None:
