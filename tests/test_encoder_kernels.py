@@ -14,6 +14,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # NeMo and what it imports warn of their own dependencies
     from nemo.collections.asr.modules import ConformerEncoder
 
+    from parakeet_mps.engine import groundwork
+    from parakeet_mps.engine.buckets import Bucket
     from parakeet_mps.engine.counters import Counters
     from parakeet_mps.engine.encoder.batch import MASKED, Batch
     from parakeet_mps.engine.encoder.choice import choose_operations, keep_right
@@ -168,6 +170,29 @@ def test_an_encoder_with_kernels_encodes_as_it_does_plainly(kernels: Operations)
     assert lengths.tolist() == [3, 0, 2]
     assert_close(encoded[0][0], encoded[1][0])
     assert_close(encoded[0][2, :2], encoded[1][2, :2])
+
+
+def test_attention_is_planned_in_the_layout_in_which_the_encoder_asks_for_it(
+    kernels: Operations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """cuDNN keeps a plan for each set of sizes and strides; one for others would be made for nothing."""
+    module = ConformerEncoder(
+        feat_in=20, subsampling_conv_channels=16, n_layers=1, d_model=24, n_heads=4, conv_kernel_size=9
+    ).eval()
+    module.freeze()
+    attention, asked = torch.nn.functional.scaled_dot_product_attention, []
+
+    def note(*tensors: torch.Tensor, attn_mask: torch.Tensor) -> torch.Tensor:
+        asked.append([(tensor.shape, tensor.stride()) for tensor in (*tensors, attn_mask)])
+        return attention(*tensors, attn_mask=attn_mask)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", note)
+    monkeypatch.setattr(groundwork, "make_grid", lambda *_: [Bucket(3, 16)])
+    groundwork._plan_attention(Sizes.of(module), 16, torch.empty(0))
+    layer = Layer(module.layers[0], random(torch.float32, 64, 24), torch.float32, kernels)
+    layer(random(torch.float32, 3 * 16, 24), Batch(3, 16, torch.tensor([16, 3, 9]), torch.float32))
+    planned, needed = asked
+    assert planned == needed
 
 
 SIZES = Sizes(mels=9, subsampling_channels=16, channels=16, heads=2, taps=3)

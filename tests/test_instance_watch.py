@@ -165,11 +165,16 @@ def test_one_that_loads_may_be_silent_but_is_not_ready(start: Start, tmp_path: P
         asyncio.run(asyncio.wait_for(watch(tmp_path).wait_ready(), 0.2))
 
 
-def test_it_waits_for_all_recognisers(start: Start, tmp_path: Path) -> None:
+def test_it_waits_for_all_recognisers_and_says_once_that_they_have_loaded(start: Start, tmp_path: Path) -> None:
     start(SERVES)
-    both = InstanceWatch(tmp_path, 2, 60, poll_s=0.02)
+    told: list[str] = []
+    both = InstanceWatch(tmp_path, 2, 60, poll_s=0.02, loaded=lambda: told.append("both"))
+    one = InstanceWatch(tmp_path, 1, 60, poll_s=0.02, loaded=lambda: told.append("one"))
     with pytest.raises(TimeoutError):
         asyncio.run(asyncio.wait_for(both.wait_ready(), 0.3))
+    assert not told
+    asyncio.run(asyncio.wait_for(one.wait_ready(), 20))
+    assert told == ["one"]
 
 
 def test_cuda_mps_is_asked_to_let_go_and_not_waited_for_long(start: Start, tmp_path: Path) -> None:

@@ -25,3 +25,12 @@ def test_only_this_services_shared_memory_is_removed(tmp_path: Path) -> None:
     assert (tmp_path / f"{run.shm_prefix}1").exists()
     run.remove_shared_memory()
     assert {file.name for file in tmp_path.iterdir()} == {f"{other.shm_prefix}1", "someone_elses"}
+
+
+def test_the_files_of_a_checkpoint_are_removed_once_it_is_loaded(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.remove_unpacked()
+    run.unpacked.mkdir()
+    (run.unpacked / "model_weights.ckpt").touch()
+    run.remove_unpacked()
+    assert not run.unpacked.exists()

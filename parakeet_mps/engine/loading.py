@@ -59,7 +59,7 @@ def load_model(path: Path, device: torch.device) -> Any:
 
 
 def read_model(path: Path, folder: Path) -> Any:
-    """Return the NeMo model of the file `path`, which `folder` has unpacked, on the CPU.
+    """Return the NeMo model of the file `path`, which `folder` has unpacked, on the CPU, frozen.
 
     Its weights are the mapped file, whose pages all readers share; the folder may be removed afterwards. Raises
     `CheckpointError` for a model that is not a TDT transducer at 16 kHz.
@@ -68,17 +68,17 @@ def read_model(path: Path, folder: Path) -> Any:
     with NotInitialised():
         model = ASRModel.restore_from(str(path), map_location="cpu", save_restore_connector=_MappedWeights(folder))
     _check(model, path)
+    model.preprocessor.featurizer.dither = 0.0
+    model.preprocessor.featurizer.pad_to = 0
+    model.freeze()
     return model
 
 
 def place_model(model: Any, device: torch.device) -> Any:
-    """Move a model that was read to `device`: frozen, in fp32, with CUDA graphs allowed on CUDA."""
-    model.to(device).float().eval()
+    """Move a model that was read to `device`, in fp32, with CUDA graphs allowed on CUDA."""
+    model.to(device).float()
     graphs = device.type == "cuda"
     model.change_decoding_strategy(_decoding_config(model.cfg.decoding, graphs=graphs), verbose=False)
-    model.preprocessor.featurizer.dither = 0.0
-    model.preprocessor.featurizer.pad_to = 0
-    model.freeze()
     return model
 
 

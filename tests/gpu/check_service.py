@@ -1,6 +1,6 @@
 """Checks the whole service on a GPU: its start, the division of the GPU, minutes of mixed load, failures under load.
 
-Usage: python tests/gpu/check_service.py MODEL.nemo [--soak-s 540] [--clients N] [--failures NAME,NAME]
+Usage: python tests/gpu/check_service.py MODEL.nemo [--soak-s 540] [--clients N] [--failures NAME,NAME] [--after-s 90]
 Without a GPU: one recogniser, on the CPU, and only `recogniser` of the failures.
 """
 
@@ -47,7 +47,6 @@ PROBE_S = 4.0
 FAILURE_LOAD = 0.5
 SOAK_LOAD = 0.8
 BEFORE_FAILURE_S = 10.0
-AFTER_FAILURE_S = 75.0
 MISSES = ("graph_misses", "decoder_graph_misses", "boosting_graphs_lost", "self_test_failed")
 
 
@@ -85,13 +84,10 @@ FAILURES: dict[str, Callable[[Service], None]] = {
 }
 
 
-def check_service(model: Path, soak_s: float, clients: int | None, failures: Sequence[str], report: Report) -> None:
-    """Start the service with four recognisers under MPS and check all that it promises of a GPU.
-
-    `clients` soak it; without a number, as many as use `SOAK_LOAD` of what it can do.
-    """
+def check_service(asked: argparse.Namespace, report: Report) -> None:
+    """Start the service with four recognisers under MPS and check all that it promises of a GPU."""
     on_gpu = gpu_memory_mib() is not None
-    settings = {"MODEL": str(model)} | ({"MPS_INSTANCE_COUNT": "4"} if on_gpu else {})
+    settings = {"MODEL": str(asked.model.absolute())} | ({"MPS_INSTANCE_COUNT": "4"} if on_gpu else {})
     log = Path(os.environ.get("OUT", "/tmp")) / "service_check.log"
     begin = time.monotonic()
     with (
@@ -103,11 +99,11 @@ def check_service(model: Path, soak_s: float, clients: int | None, failures: Seq
         for line in re.findall(r"(parakeet_asr_\S+) has loaded: (.*)", log.read_text()):
             report.note(*line)
         check_partition(service, report)
-        rates = probe(loop, report) if failures or not clients else {}
-        if soak_s:
-            soak(service, loop, clients or concurrency_of(rates, SOAK_LOAD), soak_s, report)
-        for name in failures if on_gpu else set(failures) & {"recogniser"}:
-            check_failure(name, service, loop, concurrency_of(rates, FAILURE_LOAD), report)
+        rates = probe(loop, report) if asked.failures or not asked.clients else {}
+        if asked.soak_s:
+            soak(service, loop, asked.clients or concurrency_of(rates, SOAK_LOAD), asked.soak_s, report)
+        for name in asked.failures if on_gpu else set(asked.failures) & {"recogniser"}:
+            check_failure(name, service, loop, concurrency_of(rates, FAILURE_LOAD), asked.after_s, report)
 
 
 def mixed(service: Service) -> Target:
@@ -162,10 +158,12 @@ def soak(service: Service, loop: ClosedLoop, concurrency: int, seconds: float, r
         report.check(f"soak: {name} memory, early and late (MiB)", f"{early:.0f} {late:.0f}", holds=holds)
 
 
-def check_failure(name: str, service: Service, loop: ClosedLoop, concurrency: int, report: Report) -> None:
+def check_failure(
+    name: str, service: Service, loop: ClosedLoop, concurrency: int, after_s: float, report: Report
+) -> None:
     """Cause a failure under load: every request is answered or told to come back, and the rate returns."""
     answers: list[Answer] = []
-    seconds = BEFORE_FAILURE_S + AFTER_FAILURE_S
+    seconds = BEFORE_FAILURE_S + after_s
     thread = threading.Thread(target=lambda: answers.extend(loop.run(concurrency, seconds)))
     begin = time.monotonic()
     thread.start()
@@ -173,10 +171,10 @@ def check_failure(name: str, service: Service, loop: ClosedLoop, concurrency: in
     failed_at = time.monotonic()
     FAILURES[name](service)
     down_s = wait_for_health(service.url, 503, 10)
-    up_s = wait_for_health(service.url, 200, AFTER_FAILURE_S)
+    up_s = wait_for_health(service.url, 200, after_s)
     thread.join()
     usual = rate(answers, 3.0, failed_at - begin)
-    full_s = full_again(answers, failed_at, usual)
+    full_s = full_again(answers, failed_at, usual, after_s)
     statuses = Counter(answer.status for answer in answers)
     slowest = max(answer.answered - answer.sent for answer in answers)
     report.note(f"failure: {name}", f"at {usual:.1f} requests/s, concurrency {concurrency}")
@@ -187,10 +185,10 @@ def check_failure(name: str, service: Service, loop: ClosedLoop, concurrency: in
     report.note(f"{name}: longest wait for an answer (s)", f"{slowest:.1f}")
 
 
-def full_again(answers: Sequence[Answer], failed_at: float, usual: float) -> float:
+def full_again(answers: Sequence[Answer], failed_at: float, usual: float, after_s: float) -> float:
     """Return after how long the rate over two seconds was nine tenths of the usual one; infinity when it never was."""
     good = sorted(answer.answered - failed_at for answer in answers if answer.status == 200)
-    for second in range(3, int(AFTER_FAILURE_S) - 2):
+    for second in range(3, int(after_s) - 2):
         if sum(second <= time_s < second + 2 for time_s in good) >= 1.8 * usual:
             return float(second)
     return float("inf")
@@ -236,9 +234,9 @@ def main() -> int:
     parser.add_argument("--soak-s", type=float, default=540.0, help="0 leaves the soak out")
     parser.add_argument("--clients", type=int, help="of the soak; without, four fifths of what the service can do")
     parser.add_argument("--failures", type=lambda text: list(filter(None, text.split(","))), default=list(FAILURES))
-    arguments = parser.parse_args()
+    parser.add_argument("--after-s", type=float, default=90.0, help="load after each failure")
     report = Report()
-    check_service(arguments.model.absolute(), arguments.soak_s, arguments.clients, arguments.failures, report)
+    check_service(parser.parse_args(), report)
     return report.verdict("service")
 
 
