@@ -18,9 +18,9 @@ CPU_INSTANCE_MB = 4096
 """Memory of one recogniser on the CPU: the 0.6 B weights in fp32 (2.4 GiB), its libraries and one batch."""
 
 MOST_AUTOMATIC_GPU_INSTANCES = 4
-"""Measured on one H200 with clips of 45 s: one answers 215 requests/s, two under MPS 324, four 422.
+"""Measured on one H200 with clips of 45 s: one answers 215 requests/s, two under MPS 324, four 422, eight 332.
 
-Four that take turns answer 388. See benchmarks/RESULTS.md. More were not measured.
+Four that take turns answer 388. See benchmarks/RESULTS.md.
 """
 
 CPU_PIECE_S = 5
