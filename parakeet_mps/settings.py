@@ -104,7 +104,9 @@ class Settings:
     stop_timeout_s: int = _setting(
         20, "Time requests in flight may take when the service stops.", minimum=0, maximum=3600
     )
-    run_dir: str = _setting("run", "Folder for the rendered model repository, locks, logs, and the checkpoint, unpacked, while it loads.")
+    run_dir: str = _setting(
+        "run", "Folder for the rendered model repository, locks, logs, and the checkpoint, unpacked, while it loads."
+    )
     wedge_sentinel: str = _setting(
         "/tmp/parakeet_wedged",  # noqa: S108
         "File that is there while a failed recogniser recovers; its history lies beside it.",
