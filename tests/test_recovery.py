@@ -171,6 +171,7 @@ class Running:
         if not self.status:
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
+        self.run.remove_shared_memory()  # as the whole service does in the end
 
 
 @pytest.fixture(scope="module")
