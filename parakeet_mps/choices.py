@@ -23,6 +23,12 @@ MOST_AUTOMATIC_GPU_INSTANCES = 4
 Four that take turns answer 388. See benchmarks/RESULTS.md.
 """
 
+LEAST_MULTIPROCESSORS = 24
+"""Fewest for each of several recognisers under MPS: on an H200 four with 32 are faster than eight with 16.
+
+What lies between was not measured, nor were other GPUs.
+"""
+
 CPU_PIECE_S = 5
 """Recognised in about the time of a whole 3 s request, so that another request at worst takes twice its time."""
 
@@ -103,9 +109,18 @@ def _instances(settings: Settings, hardware: Hardware, gpu: Gpu | None, memory: 
         return _asked_gpu_instances(asked, fitting, room, gpu)
     if fitting == 0:
         return Choice(1, f"{room}: the largest batches may fail; a smaller MAX_BATCH_SIZE needs less")
-    count = min(MOST_AUTOMATIC_GPU_INSTANCES, fitting)
-    turns = "" if _mps_possible(settings, hardware) else "; without MPS they take turns on the GPU"
-    return Choice(count, f"{room}, at most {MOST_AUTOMATIC_GPU_INSTANCES}{turns}")
+    return _best_gpu_instances(fitting, room, gpu, shared=_mps_possible(settings, hardware))
+
+
+def _best_gpu_instances(fitting: int, room: str, gpu: Gpu, *, shared: bool) -> Choice[int]:
+    count, why = min(MOST_AUTOMATIC_GPU_INSTANCES, fitting), f"{room}, at most {MOST_AUTOMATIC_GPU_INSTANCES}"
+    if not shared:
+        return Choice(count, f"{why}; without MPS they take turns on the GPU")
+    if not gpu.multiprocessors:
+        return Choice(count, why)
+    parts = max(1, gpu.multiprocessors // LEAST_MULTIPROCESSORS)
+    why += f", with {LEAST_MULTIPROCESSORS} of {gpu.multiprocessors} multiprocessors each or more"
+    return Choice(min(count, parts), why)
 
 
 def _asked_gpu_instances(asked: int, fitting: int, room: str, gpu: Gpu) -> Choice[int]:

@@ -10,8 +10,10 @@ from parakeet_mps.settings import SettingError, Settings
 LAPTOP = Hardware(cpu_cores=2, memory_mb=8192, shm_mb=4096)
 
 
-def gpu_machine(memory_mb: int = 143771, gpus: int = 1, mps_control: bool = True, mode: str = "Default") -> Hardware:
-    cards = tuple(Gpu(i, f"GPU-{i}", "NVIDIA H200", memory_mb, mode, 132) for i in range(gpus))
+def gpu_machine(
+    memory_mb: int = 143771, gpus: int = 1, mps_control: bool = True, mode: str = "Default", sms: int = 132
+) -> Hardware:
+    cards = tuple(Gpu(i, f"GPU-{i}", "NVIDIA H200", memory_mb, mode, sms) for i in range(gpus))
     return Hardware(cpu_cores=16, memory_mb=131072, shm_mb=65536, gpus=cards, mps_control=mps_control)
 
 
@@ -26,6 +28,11 @@ def gpu_machine(memory_mb: int = 143771, gpus: int = 1, mps_control: bool = True
         (gpu_machine(), Settings(mps_instance_count=8), "cuda", 8, 12, True, 1),
         (gpu_machine(memory_mb=18432), Settings(), "cuda", 2, 50, True, 1),
         (gpu_machine(memory_mb=8192), Settings(), "cuda", 1, 100, False, 1),
+        (gpu_machine(sms=58), Settings(), "cuda", 2, 50, True, 1),
+        (gpu_machine(sms=20), Settings(), "cuda", 1, 100, False, 1),
+        (gpu_machine(sms=0), Settings(), "cuda", 4, 25, True, 1),
+        (gpu_machine(sms=20), Settings(mps="off"), "cuda", 4, 100, False, 1),
+        (gpu_machine(sms=20), Settings(mps_instance_count=4), "cuda", 4, 25, True, 1),
         (gpu_machine(), Settings(mps_instance_count=1), "cuda", 1, 100, False, 1),
         (gpu_machine(), Settings(mps_instance_count=1, mps="on"), "cuda", 1, 100, True, 1),
         (gpu_machine(), Settings(mps="off"), "cuda", 4, 100, False, 1),
@@ -132,6 +139,11 @@ def test_the_size_of_the_checkpoint_and_of_the_largest_batch_decide_how_many_fit
     assert make_plan(Settings(), card, weights_mb=5000).instances.value == 2
     assert make_plan(Settings(max_batch_size=4), card).instances.value == 4
     assert "weights 2400" in make_plan(Settings(), card).instances.reason
+
+
+def test_few_multiprocessors_are_a_reason_for_few_recognisers() -> None:
+    reason = make_plan(Settings(), gpu_machine(sms=58)).instances.reason
+    assert reason.endswith("at most 4, with 24 of 58 multiprocessors each or more")
 
 
 def test_a_gpu_too_small_for_the_largest_batch_is_used_and_the_reason_warns() -> None:
