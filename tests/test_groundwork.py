@@ -66,6 +66,16 @@ def test_a_model_outlives_the_folder_that_it_was_read_from(
     assert again.recognize(clips[:2]) == recognizer.recognize(clips[:2])
 
 
+def test_weights_that_cannot_be_mapped_are_read(checkpoint: Path, tmp_path: Path) -> None:
+    """As PyTorch wrote them before version 1.6."""
+    folder = unpacking.unpack_once(checkpoint, tmp_path / "checkpoint")
+    mapped, weights = read_model(checkpoint, folder), folder / "model_weights.ckpt"
+    torch.save(torch.load(weights), tmp_path / "old", _use_new_zipfile_serialization=False)
+    (tmp_path / "old").replace(weights)
+    again = read_model(checkpoint, folder)
+    assert all(map(torch.equal, mapped.state_dict().values(), again.state_dict().values()))
+
+
 def test_nothing_of_a_model_that_was_read_stands_in_the_way_of_our_encoder(checkpoint: Path, tmp_path: Path) -> None:
     assert find_obstacle(read_model(checkpoint, unpacking.unpack_once(checkpoint, tmp_path / "checkpoint"))) is None
 
