@@ -70,7 +70,7 @@ def test_weights_that_cannot_be_mapped_are_read(checkpoint: Path, tmp_path: Path
     """As PyTorch wrote them before version 1.6."""
     folder = unpacking.unpack_once(checkpoint, tmp_path / "checkpoint")
     mapped, weights = read_model(checkpoint, folder), folder / "model_weights.ckpt"
-    torch.save(torch.load(weights), tmp_path / "old", _use_new_zipfile_serialization=False)
+    torch.save(torch.load(weights, map_location="cpu"), tmp_path / "old", _use_new_zipfile_serialization=False)
     (tmp_path / "old").replace(weights)
     again = read_model(checkpoint, folder)
     assert all(map(torch.equal, mapped.state_dict().values(), again.state_dict().values()))
