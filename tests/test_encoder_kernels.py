@@ -188,11 +188,23 @@ def test_attention_is_planned_in_the_layout_in_which_the_encoder_asks_for_it(
 
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", note)
     monkeypatch.setattr(groundwork, "make_grid", lambda *_: [Bucket(3, 16)])
-    groundwork._plan_attention(Sizes.of(module), 16, torch.empty(0))
+    groundwork.plan_attention(Sizes.of(module), 16, torch.empty(0))
     layer = Layer(module.layers[0], random(torch.float32, 64, 24), torch.float32, kernels)
     layer(random(torch.float32, 3 * 16, 24), Batch(3, 16, torch.tensor([16, 3, 9]), torch.float32))
     planned, needed = asked
     assert planned == needed
+
+
+def test_attention_that_cannot_be_planned_is_warned_of_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: torch.Tensor) -> torch.Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    caplog.set_level("WARNING", logger=groundwork.__name__)
+    monkeypatch.setattr(groundwork, "attend", fail)
+    groundwork.plan_attention(SIZES, 16, torch.empty(0))
+    assert caplog.messages == ["Attention was not planned: CUDA out of memory"]
 
 
 SIZES = Sizes(mels=9, subsampling_channels=16, channels=16, heads=2, taps=3)

@@ -6,6 +6,7 @@ This takes seconds but hardly any memory, so that recognisers which load one aft
 from __future__ import annotations
 
 import gc
+import logging
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,8 @@ from parakeet_mps.engine.encoder.layer import attend
 from parakeet_mps.engine.encoder.operations import Operations
 from parakeet_mps.engine.encoder.reference import PLAIN
 from parakeet_mps.engine.encoder.self_check import Sizes
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -42,17 +45,22 @@ def lay_groundwork(model: Any, device: torch.device) -> Groundwork:
     if find_obstacle(model) is None:
         sizes = Sizes.of(model.encoder)
         operations = choose_operations(sizes, like, counters)
-        _plan_attention(sizes, longest_frames(model, MAX_PIECE_S * SAMPLE_RATE_HZ), like)
+        plan_attention(sizes, longest_frames(model, MAX_PIECE_S * SAMPLE_RATE_HZ), like)
     # Each capture of a graph collects garbage: walking through all that is there would take a third of a second each.
     gc.collect()
     gc.freeze()
     return Groundwork(device, like.dtype, operations, counters)
 
 
-def _plan_attention(sizes: Sizes, longest: int, like: torch.Tensor) -> None:
-    """Compute attention once in every shape that will be captured: cuDNN compiles a plan for each, 50 ms long."""
-    for bucket in make_grid(longest, GRAPH_MEMORY):
-        joint = like.new_zeros(bucket.area, 3 * sizes.channels)
-        bias = like.new_zeros(bucket.utterances, sizes.heads, bucket.frames, bucket.frames)
-        attend(joint, bias)
-    torch.cuda.empty_cache()
+def plan_attention(sizes: Sizes, longest: int, like: torch.Tensor) -> None:
+    """Compute attention once in every shape that will be captured: cuDNN compiles a plan for each, 50 ms long.
+
+    Where that fails it is said. What comes later plans what is missing, or does without.
+    """
+    try:
+        for bucket in make_grid(longest, GRAPH_MEMORY):
+            joint = like.new_zeros(bucket.area, 3 * sizes.channels)
+            attend(joint, like.new_zeros(bucket.utterances, sizes.heads, bucket.frames, bucket.frames))
+        torch.cuda.empty_cache()
+    except RuntimeError as error:  # of CUDA: its memory may not suffice
+        log.warning("Attention was not planned: %s", error)

@@ -18,11 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-gc.disable()  # until all is loaded: walking again and again through what is imported takes a quarter of the time
-
-import torch  # noqa: E402
-import triton_python_backend_utils as pb_utils  # noqa: E402
-from torch.utils.dlpack import from_dlpack  # noqa: E402
+import torch
+import triton_python_backend_utils as pb_utils
+from torch.utils.dlpack import from_dlpack
 
 THREAD_SWITCH_S = 0.0002
 """Longest that the thread that feeds the device waits for the one that reads. Python's own 5 ms are a batch's tenth."""
@@ -38,6 +36,7 @@ class TritonPythonModel:
         # Triton's stub keeps the C locale and ignores PYTHONPATH, but PyTorch reads sources that are UTF-8.
         locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
         sys.path.insert(0, settings["package_path"])
+        gc.disable()  # until all is loaded: walking again and again through what is imported takes a quarter of the time
         from parakeet_mps import heartbeat
 
         self._heartbeat = heartbeat.Heartbeat(Path(settings["heartbeats"]), args["model_instance_name"])
