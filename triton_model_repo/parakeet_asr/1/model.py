@@ -36,7 +36,7 @@ class TritonPythonModel:
         # Triton's stub keeps the C locale and ignores PYTHONPATH, but PyTorch reads sources that are UTF-8.
         locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
         sys.path.insert(0, settings["package_path"])
-        gc.disable()  # until all is loaded: walking again and again through what is imported takes a quarter of the time
+        gc.disable()  # until all is loaded: walking again and again through what is imported takes a quarter of it
         from parakeet_mps import heartbeat
 
         self._heartbeat = heartbeat.Heartbeat(Path(settings["heartbeats"]), args["model_instance_name"])
