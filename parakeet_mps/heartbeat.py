@@ -70,6 +70,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         # From C and without Python's lock, so that it also shows where a call hangs that does not give the lock back.
         faulthandler.register(STACK_SIGNAL, all_threads=True)
+        faulthandler.enable()  # a crash of native code tells where it was, too
 
     @contextlib.contextmanager
     def loading(self) -> Iterator[None]:

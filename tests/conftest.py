@@ -107,6 +107,8 @@ def service(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(STOP_LIMIT_S)
+    assert process.returncode == 0
+    assert "Fatal Python error" not in (folder / "log").read_text(errors="replace"), "a recogniser crashed at its end"
 
 
 def wait_for(ready: Path, process: subprocess.Popen[bytes], log: Path) -> None:

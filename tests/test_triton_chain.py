@@ -207,3 +207,7 @@ async def test_audio_reaches_the_triton_of_this_machine_through_shared_memory(ht
 async def test_the_service_is_healthy_and_lists_its_model(http: httpx.AsyncClient) -> None:
     assert (await http.get("/health")).status_code == 200
     assert MODEL in [model["id"] for model in (await http.get("/v1/models")).json()["data"]]
+
+
+def test_nothing_is_left_of_the_unpacked_checkpoint(service: RunningService) -> None:
+    assert not (service.log.parent / "run" / "checkpoint").exists()
