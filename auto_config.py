@@ -14,7 +14,7 @@ from parakeet_mps.choices import make_plan
 from parakeet_mps.gpu_memory import weights_mb
 from parakeet_mps.hardware import HardwareError, probe
 from parakeet_mps.model_config import ConfigError, Locations, write_repository
-from parakeet_mps.run_folder import RunFolder
+from parakeet_mps.run_folder import RunFolder, RunFolderInUseError
 from parakeet_mps.settings import SettingError, Settings
 from parakeet_mps.usage import HELP, help_text
 
@@ -29,12 +29,14 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         settings = Settings.from_env(environ)
         run = RunFolder(settings.run_path)
+        run.root.mkdir(parents=True, exist_ok=True)
+        run.check_not_others(os.getppid())  # the service itself runs this
         checkpoint = Path(arguments[0] if arguments else settings.model).expanduser().absolute()
         plan = make_plan(settings, probe(environ), weights_mb(checkpoint))
         locations = Locations(*map(str, (checkpoint, run.unpacked, ROOT, run.load_lock, run.heartbeats)))
         write_repository(plan, locations, ROOT / "triton_model_repo", run.model_repository)
         run.plan.write_text(plan.to_json(), encoding="utf-8")
-    except (SettingError, HardwareError, ConfigError, OSError) as error:
+    except (SettingError, HardwareError, ConfigError, RunFolderInUseError, OSError) as error:
         sys.stderr.write(f"auto_config: {error}\n")
         return 2
     sys.stdout.writelines(f"auto_config: {line}\n" for line in plan.lines())

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from parakeet_mps.heartbeat import STACK_SIGNAL, Pulse, read_pulses
@@ -64,6 +64,7 @@ class InstanceWatch:
         self._loaded, self._release, self._poll_s, self._pause_s = loaded, release, poll_s, pause_s
         self._server_runs = server_runs
         self._stuck: int | None = None
+        self._seen: set[str] = set()
 
     async def start(self) -> None:
         """Do nothing: Triton starts the recognisers."""
@@ -84,15 +85,19 @@ class InstanceWatch:
     async def wait_failed(self) -> ServiceFailure:
         """Return which recogniser does not serve any more, and why."""
         looked = awake_since = time.monotonic()
+        self._seen = set()
         while True:
             now = time.monotonic()
             if now - looked > self._pause_s:
                 awake_since = now
             looked = now
-            for pulse in read_pulses(self._folder):
+            pulses = read_pulses(self._folder)
+            for pulse in pulses:
                 if why := self._find_end(pulse) or self._find_wedge(pulse, now, awake_since):
                     await self._yield_to_server()
                     return ServiceFailure(f"{pulse.name} (process {pulse.pid})", why)
+            if gone := self._find_gone(pulses):
+                return ServiceFailure(gone, f"cannot be watched: its file in {self._folder} is gone")
             await asyncio.sleep(self._poll_s)
 
     async def stop(self) -> None:
@@ -116,6 +121,12 @@ class InstanceWatch:
         await asyncio.sleep(_SERVER_END_S)
         if not self._server_runs():
             await asyncio.Event().wait()
+
+    def _find_gone(self, pulses: Sequence[Pulse]) -> str | None:
+        """Return who served and has no pulse any more, as when somebody cleans up where the run folder is."""
+        gone = self._seen - {pulse.name for pulse in pulses}
+        self._seen |= {pulse.name for pulse in pulses if pulse.serving}
+        return min(gone, default=None)
 
     def _find_end(self, pulse: Pulse) -> str | None:
         if pulse.fault:

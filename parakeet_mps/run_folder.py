@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
+import os
 import shutil
 from pathlib import Path
 from typing import IO
@@ -56,19 +58,36 @@ class RunFolder:
     def acquire(self) -> IO[str]:
         """Make the folder and lock it for as long as the returned file stays open. Raises `RunFolderInUseError`."""
         self.root.mkdir(parents=True, exist_ok=True)
-        lock = (self.root / "service.lock").open("w")
+        lock = (self.root / "service.lock").open("a+")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.close()
-            raise RunFolderInUseError(
-                f"another service runs from {self.root}: stop it, or set RUN_DIR to another folder"
-            ) from None
+            raise self._in_use() from None
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
         return lock
+
+    def check_not_others(self, service: int) -> None:
+        """Raise `RunFolderInUseError` when another service than the process `service` runs from the folder."""
+        with (self.root / "service.lock").open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.seek(0)
+                if lock.read() != f"{service}\n":
+                    raise self._in_use() from None
+
+    def _in_use(self) -> RunFolderInUseError:
+        return RunFolderInUseError(f"another service runs from {self.root}: stop it, or set RUN_DIR to another folder")
 
     def remove_unpacked(self) -> None:
         """Remove the files of the checkpoint, which nobody needs who has loaded it."""
-        shutil.rmtree(self.unpacked, ignore_errors=True)
+        old = self.unpacked.with_suffix(".old")
+        with contextlib.suppress(FileNotFoundError):
+            self.unpacked.rename(old)  # first, so that what is half removed is not taken for whole
+        shutil.rmtree(old, ignore_errors=True)
 
     def remove_triton_memory(self) -> None:
         """Unlink Triton's shared-memory regions; its Python backend leaves them when it is killed."""

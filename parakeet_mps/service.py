@@ -93,6 +93,7 @@ async def serve(settings: Settings, run: RunFolder, environ: Mapping[str, str]) 
     try:
         return await supervise(units, stop, changed)
     finally:
+        run.remove_unpacked()  # of a start that was not waited for, or failed
         run.remove_shared_memory()
 
 

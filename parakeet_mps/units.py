@@ -96,7 +96,7 @@ def triton_service(
 
     def prepare() -> None:
         run.remove_triton_memory()
-        run.remove_unpacked()  # it may be another checkpoint's, or that of a start that failed
+        run.remove_unpacked()  # of a start that failed
         remove_pulses(run.heartbeats)
 
     return ChildProcess(

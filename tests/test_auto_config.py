@@ -6,9 +6,18 @@ import pytest
 
 import auto_config
 from parakeet_mps.plan import Plan
+from parakeet_mps.run_folder import RunFolder
 
 ROOT = Path(__file__).parent.parent
 NO_GPU = {"PATH": "/nonexistent"}
+
+
+def test_what_a_service_runs_from_is_not_rewritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = RunFolder(tmp_path / "run")
+    with run.acquire():
+        assert auto_config.main(["models/demo.nemo"], {**NO_GPU, "RUN_DIR": str(run.root)}) == 2
+    assert "another service runs from" in capsys.readouterr().err
+    assert not run.plan.exists()
 
 
 def test_it_writes_the_run_folder_and_prints_every_choice_with_its_reason(

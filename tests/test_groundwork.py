@@ -36,7 +36,18 @@ def test_several_readers_unpack_a_checkpoint_once(
     for reader in readers:
         reader.join()
     assert len(times) == 1
-    assert (folder / "model_config.yaml").exists()
+    assert (unpacking.unpack_once(checkpoint, folder) / "model_config.yaml").exists()
+
+
+def test_another_checkpoint_of_the_same_name_is_unpacked_anew(checkpoint: Path, tmp_path: Path) -> None:
+    name = tmp_path / "model.nemo"
+    shutil.copyfile(checkpoint, name)
+    first = unpacking.unpack_once(name, tmp_path / "checkpoint")
+    with name.open("ab") as file:
+        file.write(bytes(512))
+    second = unpacking.unpack_once(name, tmp_path / "checkpoint")
+    assert second != first
+    assert sorted(file.name for file in first.iterdir()) == sorted(file.name for file in second.iterdir())
 
 
 def test_what_a_killed_reader_left_is_not_taken_for_a_checkpoint(
@@ -51,9 +62,7 @@ def test_what_a_killed_reader_left_is_not_taken_for_a_checkpoint(
         patch.setattr(unpacking, "_extract", half)
         with pytest.raises(OSError, match="no space"):
             unpacking.unpack_once(checkpoint, folder)
-    assert not folder.exists()
-    unpacking.unpack_once(checkpoint, folder)
-    assert (folder / "model_weights.ckpt").stat().st_size > 1e6
+    assert (unpacking.unpack_once(checkpoint, folder) / "model_weights.ckpt").stat().st_size > 1e6
 
 
 def test_a_model_outlives_the_folder_that_it_was_read_from(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from parakeet_mps.heartbeat import read_pulses
+from parakeet_mps.heartbeat import read_pulses, remove_pulses
 from parakeet_mps.instance_watch import InstanceWatch
 from processes import ROOT
 
@@ -175,6 +175,21 @@ def test_it_waits_for_all_recognisers_and_says_once_that_they_have_loaded(start:
     assert not told
     asyncio.run(asyncio.wait_for(one.wait_ready(), 20))
     assert told == ["one"]
+
+
+def test_one_that_cannot_be_watched_any_more_is_a_failure(start: Start, tmp_path: Path) -> None:
+    """Something cleaned up: its end would not be seen."""
+    start(SERVES)
+    watching = watch(tmp_path)
+
+    async def scenario() -> str:
+        await asyncio.wait_for(watching.wait_ready(), 20)
+        failed = asyncio.create_task(watching.wait_failed())
+        await asyncio.sleep(0.2)
+        remove_pulses(tmp_path)
+        return str(await asyncio.wait_for(failed, 20))
+
+    assert "asr_0_0 cannot be watched: its file in" in asyncio.run(scenario())
 
 
 def test_cuda_mps_is_asked_to_let_go_and_not_waited_for_long(start: Start, tmp_path: Path) -> None:

@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
+from parakeet_mps.choices import make_plan
+from parakeet_mps.contract import ASR_MODEL
 from parakeet_mps.file_lock import turn
+from parakeet_mps.hardware import Hardware
+from parakeet_mps.heartbeat import read_pulses
+from parakeet_mps.model_config import Locations, model_parameters
+from parakeet_mps.settings import Settings
+from processes import ROOT
 
+RECOGNISER = """
+import importlib.util, json, sys
+from unittest.mock import MagicMock
+
+sys.modules["triton_python_backend_utils"] = MagicMock()
+spec = importlib.util.spec_from_file_location("adapter", sys.argv[1])
+adapter = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(adapter)
+parameters = {key: {"string_value": value} for key, value in json.loads(sys.argv[2]).items()}
+config = json.dumps({"parameters": parameters, "max_batch_size": 2})
+adapter.TritonPythonModel().initialize({"model_config": config, "model_instance_name": sys.argv[3]})
+"""
+"""Loads as Triton's adapter does, without Triton, and ends."""
+
+LIMIT_S = 90.0
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -44,3 +71,36 @@ def _load(path: Path, log: Path) -> None:
         for line in ("begin\n", "end\n"):
             with log.open("a") as file:
                 file.write(line)
+
+
+def test_a_recogniser_reads_beside_others_and_loads_in_its_turn(tmp_path: Path, checkpoint: Path) -> None:
+    parameters = model_parameters(
+        make_plan(Settings(), Hardware(2, 8192, 1024)),
+        Locations(*map(str, (checkpoint, tmp_path / "files", ROOT, tmp_path / "lock", tmp_path / "beats"))),
+    )
+    adapter = ROOT / "triton_model_repo" / ASR_MODEL / "1" / "model.py"
+    with turn(tmp_path / "lock"):
+        loaders = [
+            subprocess.Popen([sys.executable, "-c", RECOGNISER, str(adapter), json.dumps(parameters), name])
+            for name in ("first", "second")
+        ]
+        wait_until(lambda: sorted(phases(tmp_path)) == [["imports", "reading", "groundwork"]] * 2)
+        time.sleep(1)
+        assert phases(tmp_path) == [["imports", "reading", "groundwork"]] * 2
+        assert all(loader.poll() is None for loader in loaders)
+    assert [loader.wait(LIMIT_S) for loader in loaders] == [0, 0]
+    first = ["imports", "reading", "groundwork", "waiting", "placing", "encoder", "warm-up"]
+    assert phases(tmp_path) == [first] * 2
+
+
+def phases(folder: Path) -> list[list[str]]:
+    """Return the phases of loading that each recogniser has passed."""
+    pulses = read_pulses(folder / "beats")
+    return [[phase.partition(" ")[0] for phase in pulse.phases.split(", ")] for pulse in pulses]
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,19 @@ from parakeet_mps.run_folder import RunFolder, RunFolderInUseError
 def test_a_second_service_is_kept_out_and_told_what_to_set(tmp_path: Path) -> None:
     with RunFolder(tmp_path / "run").acquire(), pytest.raises(RunFolderInUseError, match="RUN_DIR"):
         RunFolder(tmp_path / "run").acquire()
+
+
+def test_only_the_service_itself_may_configure_the_folder_that_it_runs_from(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.check_not_others(1)
+    with run.acquire():
+        run.check_not_others(os.getpid())
+        with pytest.raises(RunFolderInUseError, match="RUN_DIR"):
+            run.check_not_others(1)
+        with pytest.raises(RunFolderInUseError):
+            run.acquire()
+        run.check_not_others(os.getpid())
+    run.check_not_others(1)
 
 
 def test_the_folder_is_free_again_when_its_service_ended(tmp_path: Path) -> None:
@@ -33,4 +47,4 @@ def test_the_files_of_a_checkpoint_are_removed_once_it_is_loaded(tmp_path: Path)
     run.unpacked.mkdir()
     (run.unpacked / "model_weights.ckpt").touch()
     run.remove_unpacked()
-    assert not run.unpacked.exists()
+    assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,7 @@ from parakeet_mps.run_folder import RunFolder
 from parakeet_mps.service import make_units
 from parakeet_mps.settings import Settings
 from parakeet_mps.triton_server import reached_at
+from processes import ROOT, free_port
 
 
 @pytest.mark.parametrize(
@@ -43,3 +48,31 @@ def test_the_gateway_reaches_the_local_triton_by_the_address_it_listens_on(url: 
     settings = Settings.from_env({"TRITON_URL": url, "TRITON_HOST": host})
     assert settings.starts_triton
     assert reached_at(settings) == address
+
+
+def test_a_service_that_is_stopped_while_it_loads_leaves_nothing_of_the_checkpoint(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    run = RunFolder(tmp_path / "run")
+    ports = {name: str(free_port()) for name in ("PORT", "TRITON_HTTP_PORT", "TRITON_METRICS_PORT")}
+    environ = {
+        **os.environ,
+        **ports,
+        "TRITON_URL": f"localhost:{free_port()}",
+        "ROLE": "triton",
+        "MODEL": str(checkpoint),
+        "RUN_DIR": str(run.root),
+        "WEDGE_SENTINEL": str(tmp_path / "wedged"),
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    command = [sys.executable, "-m", "parakeet_mps.service"]
+    with subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        deadline = time.monotonic() + 60
+        while not list(run.unpacked.glob("*/model_weights.ckpt")):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        printed = process.communicate(timeout=60)[0].decode()
+    assert process.returncode == 0, printed
+    assert not run.unpacked.exists()
+    assert not run.unpacked.with_suffix(".old").exists()

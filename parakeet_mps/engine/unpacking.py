@@ -24,18 +24,20 @@ def unpacked(archive: Path) -> Iterator[Path]:
 
 
 def unpack_once(archive: Path, folder: Path) -> Path:
-    """Unpack to `folder`, unless another process has; who comes meanwhile waits. Returns the folder.
+    """Unpack in `folder`, unless another process has; who comes meanwhile waits. Returns where the files are.
 
     Raises `OSError` and `tarfile.TarError`.
     """
-    with turn(folder.with_suffix(".lock")):
-        if not folder.exists():
-            partial = folder.with_suffix(".partial")
+    folder.mkdir(parents=True, exist_ok=True)
+    state = archive.stat()
+    files, partial = folder / f"{state.st_size}-{state.st_mtime_ns}", folder / "partial"
+    with turn(folder / "lock"):
+        if not files.exists():
             shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
             partial.mkdir()
             _extract(archive, partial)
-            partial.rename(folder)
-    return folder
+            partial.rename(files)
+    return files
 
 
 def _extract(archive: Path, folder: Path) -> None:
