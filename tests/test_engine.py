@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -221,3 +222,21 @@ def test_lone_word_marks_that_open_nothing_are_left_out() -> None:
 
 def test_a_word_is_as_certain_as_its_least_certain_token() -> None:
     assert [word.confidence for word in read_words(("▁a", 0.9), ("b", 0.3), ("▁c", 0.8))] == [0.3, 0.8]
+
+
+@pytest.mark.parametrize(
+    ("captured", "warmed"),
+    [
+        (True, [[1, 15], [1]]),
+        (False, [[5], [15], [30], [45], [60], [15] * 4, [15] * 8, [15] * 16, [1]]),
+    ],
+)
+def test_on_a_gpu_without_graphs_every_usual_shape_is_warmed_up(captured: bool, warmed: list[list[int]]) -> None:
+    from parakeet_mps.engine.recognizer import Recognizer
+
+    recognizer, seen = object.__new__(Recognizer), []
+    recognizer._max_samples = seconds(60)
+    recognizer.pipeline = SimpleNamespace(device=torch.device("cuda"), captured=captured)  # type: ignore[assignment]
+    recognizer.recognize = lambda batch, *_: seen.append([len(clip) // seconds(1) for clip in batch])  # type: ignore[method-assign]
+    recognizer._warm_up()
+    assert seen == warmed

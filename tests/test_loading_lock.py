@@ -79,18 +79,22 @@ def test_a_recogniser_reads_beside_others_and_loads_in_its_turn(tmp_path: Path, 
         Locations(*map(str, (checkpoint, tmp_path / "files", ROOT, tmp_path / "lock", tmp_path / "beats"))),
     )
     adapter = ROOT / "triton_model_repo" / ASR_MODEL / "1" / "model.py"
-    with turn(tmp_path / "lock"):
-        loaders = [
-            subprocess.Popen([sys.executable, "-c", RECOGNISER, str(adapter), json.dumps(parameters), name])
-            for name in ("first", "second")
-        ]
-        wait_until(lambda: sorted(phases(tmp_path)) == [["imports", "reading", "groundwork"]] * 2)
-        time.sleep(1)
-        assert phases(tmp_path) == [["imports", "reading", "groundwork"]] * 2
-        assert all(loader.poll() is None for loader in loaders)
-    assert [loader.wait(LIMIT_S) for loader in loaders] == [0, 0]
-    first = ["imports", "reading", "groundwork", "waiting", "placing", "encoder", "warm-up"]
-    assert phases(tmp_path) == [first] * 2
+    command = [sys.executable, "-c", RECOGNISER, str(adapter), json.dumps(parameters)]
+    loaders = []
+    try:
+        with turn(tmp_path / "lock"):
+            loaders = [subprocess.Popen([*command, name]) for name in ("first", "second")]
+            wait_until(lambda: phases(tmp_path) == [["imports", "reading", "groundwork"]] * 2)
+            time.sleep(1)
+            assert phases(tmp_path) == [["imports", "reading", "groundwork"]] * 2
+            assert all(loader.poll() is None for loader in loaders)
+        assert [loader.wait(LIMIT_S) for loader in loaders] == [0, 0]
+    finally:
+        for loader in loaders:
+            loader.kill()
+            loader.wait()
+    whole = ["imports", "reading", "groundwork", "waiting", "placing", "encoder", "warm-up"]
+    assert phases(tmp_path) == [whole] * 2
 
 
 def phases(folder: Path) -> list[list[str]]:

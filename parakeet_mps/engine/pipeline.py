@@ -72,6 +72,11 @@ class Pipeline:
         if capture is not None:
             self._capture(model, frames, torch.empty(channels, dtype=dtype, device=self.device), capture)
 
+    @property
+    def captured(self) -> bool:
+        """Whether the encoder runs from CUDA graphs, or what stands for them."""
+        return isinstance(self.acoustics, GraphedAcoustics)
+
     @torch.inference_mode()
     def __call__(
         self, utterances: Sequence[torch.Tensor], phrases: Sequence[Sequence[str]] = (), *, via: Acoustics | None = None

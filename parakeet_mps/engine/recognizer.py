@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from parakeet_mps.contract import MAX_PIECE_S, SAMPLE_RATE_HZ, Recognition
+from parakeet_mps.contract import MAX_PIECE_S, PREFERRED_BATCH_SIZES, SAMPLE_RATE_HZ, Recognition
 from parakeet_mps.engine.batching import group_by_length
 from parakeet_mps.engine.decoding import HypothesisReader
 from parakeet_mps.engine.graphs import Capture, CudaCapture
@@ -20,8 +20,14 @@ from parakeet_mps.engine.pipeline import Passed, Pipeline, say_nothing
 from parakeet_mps.engine.unpacking import unpacked
 from parakeet_mps.engine.utterance import UtteranceError, find_fault
 
-WARM_UP_S = (1.0, 15.0)
-"""Durations recognised before the first request, so that it pays for no lazy initialisation."""
+WARM_UP_S = ((1.0, 15.0),)
+"""Durations of the batches recognised before the first request, so that it pays for no lazy initialisation."""
+
+UNCAPTURED_WARM_UP_S = (
+    *((seconds,) for seconds in (5.0, 15.0, 30.0, 45.0, 60.0)),
+    *((15.0,) * n for n in PREFERRED_BATCH_SIZES),
+)
+"""The same on CUDA without graphs of the encoder, whose capture would have run it in every shape."""
 
 
 class Heard(NamedTuple):
@@ -132,7 +138,8 @@ class Recognizer:
         return list(map(Heard, utterances, self.pipeline(utterances, phrases)))
 
     def _warm_up(self) -> None:
-        longest = self._max_samples / SAMPLE_RATE_HZ
-        silence = [torch.zeros(int(min(seconds, longest) * SAMPLE_RATE_HZ)) for seconds in WARM_UP_S]
-        self.recognize(silence)
-        self.recognize(silence[:1], [("warm up",)])
+        uncaptured = self.pipeline.device.type == "cuda" and not self.pipeline.captured
+        for durations in UNCAPTURED_WARM_UP_S if uncaptured else WARM_UP_S:
+            samples = [min(int(seconds * SAMPLE_RATE_HZ), self._max_samples) for seconds in durations]
+            self.recognize([torch.zeros(count) for count in samples])
+        self.recognize([torch.zeros(SAMPLE_RATE_HZ)], [("warm up",)])

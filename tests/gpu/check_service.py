@@ -72,9 +72,8 @@ def fault_beside(service: Service) -> None:
 
 def mps_daemon(service: Service) -> MpsDaemon:
     """Return the service's daemon."""
-    run = RunFolder(service.run)
-    gpu = Plan.from_json(run.plan.read_text()).gpu.value
-    return MpsDaemon(run.mps(gpu), gpu)
+    gpu = plan_of(service).gpu.value
+    return MpsDaemon(RunFolder(service.run).mps(gpu), gpu)
 
 
 FAILURES: dict[str, Callable[[Service], None]] = {
@@ -114,14 +113,19 @@ def mixed(service: Service) -> Target:
 
 
 def check_partition(service: Service, report: Report) -> None:
-    """Each recogniser has the part of the GPU that the plan gives it."""
-    metrics = read_metrics(service.url)
-    shares = [value for name, value in metrics if name.startswith("parakeet_instance_sm_share_ratio")]
-    seen = [value for name, value in metrics if name.startswith("parakeet_instance_multiprocessors")]
-    total = max((value / share for value, share in zip(seen, shares, strict=False) if share), default=0)
-    expected = [expected_multiprocessors(round(share * 100), round(total)) for share in shares if seen]
-    near = all(abs(a - b) <= 4 for a, b in zip(seen, expected, strict=False))
-    report.check("multiprocessors of each recogniser", f"{[round(value) for value in seen]}", holds=near)
+    """Each recogniser sees the part of the GPU that the plan gives it, or has none of one on a CPU."""
+    plan = plan_of(service)
+    part = expected_multiprocessors(plan.thread_percentage.value, plan.multiprocessors.value)
+    expected = [part] * plan.instances.value if plan.device.value == "cuda" else []
+    seen = [value for name, value in read_metrics(service.url) if name.startswith("parakeet_instance_multiprocessors")]
+    near = len(seen) == len(expected) and all(abs(a - b) <= 4 for a, b in zip(seen, expected, strict=True))
+    of_all = f"{[round(value) for value in seen]} of {plan.multiprocessors.value}"
+    report.check("multiprocessors of each recogniser", of_all, holds=near)
+
+
+def plan_of(service: Service) -> Plan:
+    """Return what the service was started by."""
+    return Plan.from_json(RunFolder(service.run).plan.read_text())
 
 
 def probe(loop: ClosedLoop, report: Report) -> dict[int, float]:
@@ -141,20 +145,24 @@ def concurrency_of(rates: dict[int, float], part: float) -> int:
 
 def soak(service: Service, loop: ClosedLoop, concurrency: int, seconds: float, report: Report) -> None:
     """Load the service for long: nothing grows after the first minute, nothing runs outside the graphs."""
-    before = misses(service.url)
     with sampled(lambda: (gpu_memory_mib() or 0.0, service.memory_mb()), 1.0) as samples:
         answers = loop.run(concurrency, seconds)
     bad = Counter(answer.status for answer in answers if answer.status != 200)
     report.note("soak", f"{seconds:.0f} s at concurrency {concurrency}: {len(answers)} requests")
     report.check("soak: answers other than 200", f"{dict(bad)}", holds=not bad)
+    hits, missed = counted(service.url, "graph_hits"), counted(service.url, *MISSES)
+    on_gpu = plan_of(service).device.value == "cuda"
     report.check(
-        "soak: batches outside the graphs", f"{misses(service.url) - before:.0f}", holds=misses(service.url) == before
+        "soak: batches in the graphs and outside", f"{hits:.0f} {missed:.0f}", holds=not missed and (hits > 0) == on_gpu
     )
     for name, values in zip(("GPU", "host"), zip(*samples, strict=True), strict=True):
         settled = values[min(len(values) // 3, 60) :]
         tenth = max(1, len(settled) // 10)
         early, late = statistics.median(settled[:tenth]), statistics.median(settled[-tenth:])
         holds = late - early <= max(MOST_GROWTH_MIB, MOST_GROWTH * early)
+        parts = (settled[begin : begin + tenth] for begin in range(0, len(settled), tenth))
+        steps = [f"{statistics.median(part):.0f}" for part in parts]
+        report.note(f"soak: {name} memory, each tenth of the time (MiB)", " ".join(steps))
         report.check(f"soak: {name} memory, early and late (MiB)", f"{early:.0f} {late:.0f}", holds=holds)
 
 
@@ -222,9 +230,11 @@ def read_metrics(url: str) -> list[tuple[str, float]]:
     return [(line.rpartition(" ")[0], float(line.rpartition(" ")[2])) for line in page.splitlines() if line[:1] != "#"]
 
 
-def misses(url: str) -> float:
-    """Return how many batches ran outside what was captured, over all recognisers."""
-    return sum(value for name, value in read_metrics(url) if any(miss in name for miss in MISSES))
+def counted(url: str, *names: str) -> float:
+    """Return the sum of the engine's counters of these names, over all recognisers."""
+    return sum(
+        value for name, value in read_metrics(url) if any(f"parakeet_engine_{which}_" in name for which in names)
+    )
 
 
 def main() -> int:
