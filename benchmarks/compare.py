@@ -1,4 +1,4 @@
-"""Measures this service beside what it is compared with, on one GPU, in one go; draws and prints the tables.
+"""Measures this service beside what it is compared with, on one GPU, in one go; prints tables, writes figures down.
 
 Usage: python benchmarks/compare.py MODEL.nemo [--only NAME,NAME] [--seconds 4] [--clip-s 45] [--out FOLDER]
 

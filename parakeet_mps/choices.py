@@ -24,7 +24,7 @@ Four that take turns answer 388. See benchmarks/RESULTS.md.
 """
 
 LEAST_MULTIPROCESSORS = 24
-"""Fewest for each of several recognisers under MPS: on an H200 four with 32 are faster than eight with 16.
+"""Fewest for each of several recognisers under MPS: on an H200 four with 32 are faster than eight with 14.
 
 What lies between was not measured, nor were other GPUs.
 """

@@ -52,7 +52,9 @@ class Settings:
     model: str = _setting("models/demo.nemo", "A `.nemo` file, a Hugging Face name, or `s3://bucket/key.nemo`.")
     model_cache: str = _setting("~/.cache/parakeet-mps", "Folder for downloaded models.")
     cuda_visible_devices: str | None = _setting(None, "GPUs to use, as CUDA reads it; empty means none.")
-    mps: str = _setting("auto", "CUDA MPS: `auto` uses it when there is an NVIDIA GPU.", choices=("auto", "on", "off"))
+    mps: str = _setting(
+        "auto", "CUDA MPS: `auto` uses it when several recognisers share an NVIDIA GPU.", choices=("auto", "on", "off")
+    )
     mps_instance_count: int = _setting(AUTO, "Recognisers on each GPU, or `auto`.", minimum=1, maximum=48, auto=True)
     mps_thread_percentage: int = _setting(
         AUTO,
@@ -109,7 +111,7 @@ class Settings:
     )
     wedge_sentinel: str = _setting(
         "/tmp/parakeet_wedged",  # noqa: S108
-        "File that is there while a failed recogniser recovers; its history lies beside it.",
+        "File that is there while a failed recogniser recovers, its history beside it; each service needs its own.",
     )
     log_level: str = _setting("info", "Log level.", choices=("debug", "info", "warning", "error"))
     log_format: str = _setting("text", "Log lines: `text`, or `json` objects.", choices=("text", "json"))
