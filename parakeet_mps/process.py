@@ -59,7 +59,8 @@ async def yes() -> bool:
 class ChildProcess:
     """A command, the checks that tell whether it is ready and alive, and the time it gets to end by itself (s).
 
-    Standard output and error go to `output` as they come. The child gets SIGTERM if this process dies first.
+    Standard output and error go to `output` as they come. The child gets SIGTERM if this process dies first. One that
+    `idle_until_ready` has nothing in hand until it is ready, and need not end by itself before.
     """
 
     name: str
@@ -74,7 +75,9 @@ class ChildProcess:
     alive_poll_s: float = ALIVE_POLL_S
     unresponsive_after_s: float = UNRESPONSIVE_AFTER_S
     kill_limit_s: float = KILL_LIMIT_S
+    idle_until_ready: bool = False
 
+    _was_ready: bool = field(default=False, init=False)
     _process: asyncio.subprocess.Process | None = field(default=None, init=False)
     _pump: asyncio.Task[None] | None = field(default=None, init=False)
     _tail: bytearray = field(default_factory=bytearray, init=False)
@@ -88,6 +91,7 @@ class ChildProcess:
     async def start(self) -> None:
         """Start the command. Raises `ServiceFailure` when there is no such program."""
         self._tail.clear()
+        self._was_ready = False
         self.prepare()
         try:
             self._process = await asyncio.create_subprocess_exec(
@@ -107,6 +111,7 @@ class ChildProcess:
         """Return once the ready check holds; that the process ended is for `wait_failed` to tell."""
         while not await self.ready():
             await asyncio.sleep(POLL_S)
+        self._was_ready = True
 
     async def wait_failed(self) -> ServiceFailure:
         """Return why the process no longer serves: it ended, was stopped, or fell silent after it had answered."""
@@ -125,9 +130,9 @@ class ChildProcess:
                 return ServiceFailure(self.name, f"did not answer for {self.unresponsive_after_s:g} s", self.log_tail())
 
     async def stop(self) -> None:
-        """Let the process end by itself within `grace_s`, then `abort`."""
-        process = self._process
-        if process is not None and process.returncode is None:
+        """Let the process end by itself within `grace_s` if it may have work in hand, then `abort`."""
+        process, may_work = self._process, self._was_ready or not self.idle_until_ready
+        if process is not None and process.returncode is None and may_work:
             _signal(os.kill, process.pid, signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), self.grace_s)

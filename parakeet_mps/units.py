@@ -110,6 +110,7 @@ def triton_service(
         output=output_of("tritonserver", settings.log_format),
         grace_s=EXIT_TIMEOUT_S + 10,
         alive_poll_s=1.0,
+        idle_until_ready=True,  # and recognisers whose server leaves them while they load crash
     )
 
 

@@ -100,6 +100,21 @@ def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path
     asyncio.run(scenario())
 
 
+def test_a_process_that_has_no_work_before_it_is_ready_is_ended_at_once_until_then(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        process = http_server("one", tmp_path, {"STUBBORN": "1"}, grace_s=1.0, idle_until_ready=True)
+        for ready, least_s, most_s in ((False, 0.0, 0.9), (True, 1.0, 6.0), (False, 0.0, 0.9)):
+            await process.start()
+            if ready:
+                await asyncio.wait_for(process.wait_ready(), 20)
+            begin = time.monotonic()
+            await process.stop()
+            assert least_s <= time.monotonic() - begin < most_s
+            assert process.pid is None
+
+    asyncio.run(scenario())
+
+
 def test_what_a_process_started_goes_with_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         process = http_server("one", tmp_path, {"WORKER": "600"})

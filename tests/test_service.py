@@ -74,5 +74,6 @@ def test_a_service_that_is_stopped_while_it_loads_leaves_nothing_of_the_checkpoi
         process.send_signal(signal.SIGTERM)
         printed = process.communicate(timeout=60)[0].decode()
     assert process.returncode == 0, printed
+    assert "Fatal Python error" not in printed
     assert not run.unpacked.exists()
     assert not run.unpacked.with_suffix(".old").exists()
