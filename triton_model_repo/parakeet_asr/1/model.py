@@ -89,7 +89,9 @@ class TritonPythonModel:
         """Answer what was heard, and stop the heartbeat before the interpreter ends."""
         self._after_work.stop()
         self._heartbeat.stop()
-        del self._metrics  # a metric that outlives the stub's shared memory crashes it
+        # What outlives the stub's shared memory, and lets go of its part of it in the end, crashes the stub.
+        del self._metrics
+        gc.collect()
 
     def _utterance(self, request: Any) -> Any:
         audio = pb_utils.get_input_tensor_by_name(request, self._contract.AUDIO_INPUT)
