@@ -29,7 +29,6 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         settings = Settings.from_env(environ)
         run = RunFolder(settings.run_path)
-        run.root.mkdir(parents=True, exist_ok=True)
         run.check_not_others(os.getppid())  # the service itself runs this
         checkpoint = Path(arguments[0] if arguments else settings.model).expanduser().absolute()
         plan = make_plan(settings, probe(environ), weights_mb(checkpoint))

@@ -57,8 +57,7 @@ class RunFolder:
 
     def acquire(self) -> IO[str]:
         """Make the folder and lock it for as long as the returned file stays open. Raises `RunFolderInUseError`."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        lock = (self.root / "service.lock").open("a+")
+        lock = self._open_lock()
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -70,14 +69,18 @@ class RunFolder:
         return lock
 
     def check_not_others(self, service: int) -> None:
-        """Raise `RunFolderInUseError` when another service than the process `service` runs from the folder."""
-        with (self.root / "service.lock").open("a+") as lock:
+        """Make the folder. Raises `RunFolderInUseError` when another process than `service` runs a service from it."""
+        with self._open_lock() as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 lock.seek(0)
                 if lock.read() != f"{service}\n":
                     raise self._in_use() from None
+
+    def _open_lock(self) -> IO[str]:
+        self.root.mkdir(parents=True, exist_ok=True)
+        return (self.root / "service.lock").open("a+")
 
     def _in_use(self) -> RunFolderInUseError:
         return RunFolderInUseError(f"another service runs from {self.root}: stop it, or set RUN_DIR to another folder")

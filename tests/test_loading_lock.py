@@ -9,10 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
+from gateways import wait_until
 from parakeet_mps.choices import make_plan
 from parakeet_mps.contract import ASR_MODEL
 from parakeet_mps.file_lock import turn
@@ -84,7 +84,7 @@ def test_a_recogniser_reads_beside_others_and_loads_in_its_turn(tmp_path: Path, 
     try:
         with turn(tmp_path / "lock"):
             loaders = [subprocess.Popen([*command, name]) for name in ("first", "second")]
-            wait_until(lambda: phases(tmp_path) == [["imports", "reading", "groundwork"]] * 2)
+            wait_until(lambda: phases(tmp_path) == [["imports", "reading", "groundwork"]] * 2, LIMIT_S)
             time.sleep(1)
             assert phases(tmp_path) == [["imports", "reading", "groundwork"]] * 2
             assert all(loader.poll() is None for loader in loaders)
@@ -101,10 +101,3 @@ def phases(folder: Path) -> list[list[str]]:
     """Return the phases of loading that each recogniser has passed."""
     pulses = read_pulses(folder / "beats")
     return [[phase.partition(" ")[0] for phase in pulse.phases.split(", ")] for pulse in pulses]
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from gateways import wait_until
 from parakeet_mps.run_folder import RunFolder
 from parakeet_mps.service import make_units
 from parakeet_mps.settings import Settings
@@ -67,10 +67,7 @@ def test_a_service_that_is_stopped_while_it_loads_leaves_nothing_of_the_checkpoi
     }
     command = [sys.executable, "-m", "parakeet_mps.service"]
     with subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        deadline = time.monotonic() + 60
-        while not list(run.unpacked.glob("*/model_weights.ckpt")):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: bool(list(run.unpacked.glob("*/model_weights.ckpt"))))
         process.send_signal(signal.SIGTERM)
         printed = process.communicate(timeout=60)[0].decode()
     assert process.returncode == 0, printed

@@ -40,7 +40,7 @@ class Bucket:
         return self.utterances * self.frames
 
 
-def make_grid(longest: int, memory: int, batches: Iterable[int] = BATCHES) -> tuple[Bucket, ...]:
+def make_grid(longest: int, memory: int = GRAPH_MEMORY, batches: Iterable[int] = BATCHES) -> tuple[Bucket, ...]:
     """Return the buckets for utterances of up to `longest` frames that fit `memory` (bytes), largest first.
 
     Largest first, because graphs share one pool: what the first one takes is room enough for all others.

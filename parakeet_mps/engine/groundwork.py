@@ -14,7 +14,7 @@ import torch
 
 from parakeet_mps.contract import MAX_PIECE_S, SAMPLE_RATE_HZ
 from parakeet_mps.engine.acoustics import find_obstacle, longest_frames
-from parakeet_mps.engine.buckets import GRAPH_MEMORY, make_grid
+from parakeet_mps.engine.buckets import make_grid
 from parakeet_mps.engine.counters import Counters
 from parakeet_mps.engine.encoder.choice import choose_operations
 from parakeet_mps.engine.encoder.layer import attend
@@ -58,7 +58,7 @@ def plan_attention(sizes: Sizes, longest: int, like: torch.Tensor) -> None:
     Where that fails it is said. What comes later plans what is missing, or does without.
     """
     try:
-        for bucket in make_grid(longest, GRAPH_MEMORY):
+        for bucket in make_grid(longest):
             joint = like.new_zeros(bucket.area, 3 * sizes.channels)
             attend(joint, like.new_zeros(bucket.utterances, sizes.heads, bucket.frames, bucket.frames))
         torch.cuda.empty_cache()

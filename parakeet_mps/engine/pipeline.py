@@ -21,7 +21,7 @@ from parakeet_mps.engine.acoustics import (
 )
 from parakeet_mps.engine.batching import MOST
 from parakeet_mps.engine.boosting import Booster
-from parakeet_mps.engine.buckets import BATCHES, GRAPH_MEMORY, make_grid
+from parakeet_mps.engine.buckets import BATCHES, make_grid
 from parakeet_mps.engine.decoders import Decode, build_decoder, make_steps
 from parakeet_mps.engine.graphs import Capture, GraphedAcoustics
 from parakeet_mps.engine.groundwork import Groundwork
@@ -116,7 +116,7 @@ class Pipeline:
             self._capture_acoustics(self.acoustics, frames, capture)
 
     def _capture_acoustics(self, eager: EagerAcoustics, frames: int, capture: Capture) -> None:
-        grid = make_grid(frames, GRAPH_MEMORY)
+        grid = make_grid(frames)
         try:
             graphed = GraphedAcoustics(eager, grid, self.device, capture, self._counters)
         except RuntimeError as error:  # of CUDA; its memory may not suffice, its libraries may refuse to be captured

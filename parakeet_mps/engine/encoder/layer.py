@@ -84,15 +84,13 @@ class _Attention:
         self, norm: _Norm, module: Any, table: torch.Tensor, dtype: torch.dtype, operations: Operations
     ) -> None:
         self._norm, self._score = norm, operations.score_positions
-        self._heads: int = module.h
-        self._size: int = module.d_k
         linears = (module.linear_q, module.linear_k, module.linear_v)
         u, v = module.pos_bias_u.float(), module.pos_bias_v.float()
         biases = [_float(linear.bias, len(linear.weight), u) for linear in linears]
         self._joint = torch.cat([linear.weight for linear in linears]).to(dtype)
         self._bias = torch.cat([biases[0] + u.flatten(), *biases[1:]]).to(dtype)
-        scaled = table @ module.linear_pos.weight.float().T / math.sqrt(self._size)
-        rows = scaled.view(-1, self._heads, self._size).transpose(0, 1)
+        scaled = table @ module.linear_pos.weight.float().T / math.sqrt(module.d_k)
+        rows = scaled.view(-1, module.h, module.d_k).transpose(0, 1)
         offsets = (rows @ (v - u)[:, :, None])[:, :, 0].contiguous()
         self._positions = Positions(rows.to(dtype).contiguous(), (v - u).to(dtype), offsets)
         self._out = _Residual(module.linear_out.weight, module.linear_out.bias, dtype)
