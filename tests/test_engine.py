@@ -41,8 +41,14 @@ def recognitions(recognizer: Recognizer, clips: list[torch.Tensor]) -> list[Reco
 def nemo_hypotheses(checkpoint: Path, clips: list[torch.Tensor]) -> list[Any]:
     """What NeMo's own `transcribe(timestamps=True)` makes of the clips."""
     from nemo.collections.asr.models.asr_model import ASRModel
+    from nemo.core.connectors.save_restore_connector import SaveRestoreConnector
 
-    model = ASRModel.restore_from(str(checkpoint), map_location="cpu")
+    from parakeet_mps.engine.unpacking import unpacked
+
+    connector = SaveRestoreConnector()
+    with unpacked(checkpoint) as folder:  # which NeMo cannot do on Debian 12
+        connector.model_extracted_dir = str(folder)
+        model = ASRModel.restore_from(str(checkpoint), map_location="cpu", save_restore_connector=connector)
     model.eval()
     return model.transcribe([clip.numpy() for clip in clips], batch_size=1, timestamps=True, verbose=False)
 
