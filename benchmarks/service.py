@@ -20,6 +20,12 @@ from benchmarks.sampling import sampled
 ROOT = Path(__file__).parent.parent
 START_LIMIT_S = 300
 
+PARTS = {"tritonserver": "Triton", "triton_python_backend_stub": "recognisers"}
+"""Processes by the names of their programs; all others are the gateway's."""
+
+GATEWAY = "gateway"
+SHARED = "shared memory"
+
 
 class ServiceNotReadyError(RuntimeError):
     """The service ended while it started, or took too long."""
@@ -32,9 +38,14 @@ class Service:
         self.url, self.run = url, run
         self._process = psutil.Process(process.pid)
 
-    def memory_mb(self) -> float:
-        """Return the resident memory of all processes; what they share counts for each."""
-        return sum(map(_resident, [self._process, *self._process.children(recursive=True)])) / 2**20
+    def memory_mb(self) -> dict[str, float]:
+        """Return the memory (MiB) of the service's parts: what its processes hold for themselves, and /dev/shm."""
+        sizes = dict.fromkeys((*PARTS.values(), GATEWAY, SHARED), 0.0)
+        for process in self._process.children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess, IndexError):  # it has ended, or is about to
+                memory, program = process.memory_info(), Path(process.cmdline()[0]).name
+                sizes[PARTS.get(program, GATEWAY)] += (memory.rss - memory.shared) / 2**20
+        return sizes | {SHARED: psutil.disk_usage("/dev/shm").used / 2**20}
 
     def gateway_memory_mb(self) -> list[float]:
         """Return the resident memory of every gateway process now, the largest first; decoding processes included."""

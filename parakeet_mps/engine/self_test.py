@@ -14,7 +14,17 @@ from parakeet_mps.engine.hypotheses import Hypothesis
 
 Recognise = Callable[[Sequence[torch.Tensor]], list[Hypothesis]]
 
-BATCHES_S = ((1.3,), (5.0, 4.7, 3.1), (12.0, 0.4), (14.5,), (29.0,), (44.0,))
+BATCHES_S = (
+    (1.3,),
+    (5.0, 4.7, 3.1),
+    (12.0, 0.4),
+    (14.5,),
+    (29.0,),
+    (44.0,),
+    (59.0,),
+    (9.0, 7.5) * 4,
+    (4.9, 3.3) * 8,
+)
 """Durations of the batches compared, where they are not longer than what is recognised."""
 
 

@@ -255,9 +255,9 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         big = arguments.big or (ROOT / "models" / "demo.nemo" if arguments.cpu else Path(folder) / "big.nemo")
-        if not big.exists():
-            _build(big)
         parts = arguments.part.split(",")
+        if not big.exists() and parts != ["results"]:
+            _build(big)
         if len(parts) == 1 and parts[0] != "service":
             return run_part(parts[0], big, arguments)
         here, service = [sys.executable, __file__, *sys.argv[1:], f"--big={big}"], str(HERE / "check_service.py")
