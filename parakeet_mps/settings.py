@@ -50,7 +50,7 @@ class Settings:
         choices=("auto", "shm", "grpc"),
     )
     model: str = _setting("models/demo.nemo", "A `.nemo` file, a Hugging Face name, or `s3://bucket/key.nemo`.")
-    model_cache: str = _setting("~/.cache/parakeet-mps", "Folder for downloaded models.")
+    model_cache: str = _setting("~/.cache/parakeet-mps", "Folder for downloaded models and compiled kernels.")
     cuda_visible_devices: str | None = _setting(None, "GPUs to use, as CUDA reads it; empty means none.")
     mps: str = _setting(
         "auto", "CUDA MPS: `auto` uses it when several recognisers share an NVIDIA GPU.", choices=("auto", "on", "off")

@@ -10,6 +10,7 @@ from pathlib import Path
 from parakeet_mps.heartbeat import remove_pulses
 from parakeet_mps.http_probe import http_status, loopback
 from parakeet_mps.instance_watch import InstanceWatch
+from parakeet_mps.kernel_cache import kernel_cache_environ
 from parakeet_mps.log_lines import output_of
 from parakeet_mps.mps import MpsDaemon
 from parakeet_mps.mps_service import MpsService
@@ -86,6 +87,8 @@ def triton_service(
     """The `tritonserver` process. Raises `TritonNotFoundError`."""
     installation = find_installation(run.triton)
     host = loopback(settings.triton_host)
+    keyless = {**environ, "API_KEYS": ""}
+    kernels = kernel_cache_environ(Path(settings.model_cache).expanduser()) if plan.device.value == "cuda" else {}
 
     async def ready() -> bool:
         statuses = [await http_status(host, settings.triton_http_port, path) for path in ready_paths()]
@@ -102,7 +105,7 @@ def triton_service(
     return ChildProcess(
         name="tritonserver",
         command=server_command(installation, settings, plan, run.model_repository, run.triton_shm_prefix),
-        environ=server_environ(installation, plan, {**environ, "API_KEYS": ""}, mps_environ),  # none of its business
+        environ=server_environ(installation, plan, {**kernels, **keyless}, mps_environ),
         folder=ROOT,
         ready=ready,
         alive=alive,
