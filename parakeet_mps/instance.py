@@ -7,7 +7,6 @@ utterance, for which the GPU would otherwise wait. Nothing here knows Triton.
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +26,7 @@ from parakeet_mps.engine.unpacking import unpack_once
 from parakeet_mps.engine.utterance import UtteranceError
 from parakeet_mps.file_lock import turn
 from parakeet_mps.heartbeat import Heartbeat
-from parakeet_mps.partition import check_partition, client_environ
+from parakeet_mps.partition import check_partition
 
 LOG = logging.getLogger(__name__)
 
@@ -58,7 +57,6 @@ def load_recognizer(settings: Mapping[str, str], passed: Passed) -> Recognizer:
     `PartitionError`, `CheckpointError`, and what CUDA raises.
     """
     device, path = settings["device"], Path(settings["model_path"])
-    os.environ.update(client_environ(settings))  # before the first CUDA call
     if device == "cuda":
         check_partition(settings, torch.cuda.get_device_properties(0).multi_processor_count)
     torch.set_num_threads(int(settings["torch_threads"]))

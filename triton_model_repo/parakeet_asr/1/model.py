@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import json
 import locale
+import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,9 @@ class TritonPythonModel:
         sys.path.insert(0, settings["package_path"])
         gc.disable()  # until all is loaded: walking again and again through what is imported takes a quarter of it
         from parakeet_mps.heartbeat import Heartbeat
+        from parakeet_mps.partition import client_environ
 
+        os.environ.update(client_environ(settings))  # before the first call of CUDA, which importing NeMo makes
         heartbeat = Heartbeat(Path(settings["heartbeats"]), args["model_instance_name"])
         with heartbeat.loading():
             self._load(args, settings, heartbeat)
