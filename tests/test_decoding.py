@@ -23,7 +23,8 @@ import torch
 from kinds import wav_header
 from parakeet_mps.checkpoint import ROOT
 from parakeet_mps.contract import SAMPLE_RATE_HZ
-from parakeet_mps.errors import AudioError
+from parakeet_mps.errors import AudioError, UnavailableError
+from parakeet_mps.gateway import decoding_process
 from parakeet_mps.gateway.decoding import Decoded, Decoder
 from recordings import duration_s, encoded, samples_wav, speech
 from references import references
@@ -37,6 +38,23 @@ BLOCK_SAMPLES = 10 * SAMPLE_RATE_HZ
 
 def children() -> list[psutil.Process]:
     return psutil.Process().children(recursive=True)
+
+
+SECOND_FORK_FAILS = f"""
+import os, socket, sys
+from {FORKSERVER} import serve
+
+forks, calls = os.fork, []
+
+def fork():
+    calls.append(None)
+    if len(calls) == 2:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+    return forks()
+
+os.fork = fork
+serve(socket.socket(fileno=sys.stdin.fileno()))
+"""
 
 
 OTHERS: set[psutil.Process] = set()
@@ -233,6 +251,28 @@ async def test_a_fork_server_that_died_is_replaced(decoder: Decoder) -> None:
         server = server_process()
         server.kill()
         server.wait(5)
+
+
+async def test_an_upload_is_not_blamed_for_the_end_of_the_fork_server(decoder: Decoder, tmp_path: Path) -> None:
+    with sparse_wav(tmp_path / "long.wav", HOUR_S) as upload:
+        async with decoder.open(upload) as decoded:
+            server_process().kill()
+            with pytest.raises(UnavailableError):
+                await waveform(decoded)
+
+
+async def test_where_no_process_can_be_made_an_upload_is_told_to_come_again_and_others_go_on(
+    decoder: Decoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoding_process, "_command", lambda: [sys.executable, "-P", "-c", SECOND_FORK_FAILS])
+    with sparse_wav(tmp_path / "long.wav", 60) as upload, on_disk(speech()) as other:
+        async with decoder.open(upload) as decoded:
+            with pytest.raises(UnavailableError):
+                async with decoder.open(other):
+                    pass
+            assert (await waveform(decoded)).numel() == 60 * SAMPLE_RATE_HZ
+        async with decoder.open(other) as decoded:
+            assert (await waveform(decoded)).numel()
 
 
 async def test_nothing_is_left_when_the_decoder_is_closed(tmp_path: Path) -> None:

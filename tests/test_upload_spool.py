@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import resource
 from collections.abc import Iterator
@@ -87,3 +88,26 @@ def _no_room() -> Iterator[None]:
 def test_an_upload_without_room_is_an_error(places: BoundedSemaphore) -> None:
     with closing(SpoolFile(places, SMALL)) as file, pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
         file.write(PART * 4)
+
+
+def test_an_upload_that_found_the_disk_full_gives_its_place_back(
+    places: BoundedSemaphore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = filled(places, 4)
+    monkeypatch.setattr("parakeet_mps.gateway.upload_spool._on_disk", lambda: io.FileIO("/dev/full", "w"))
+    with pytest.raises(OSError, match="No space left"):
+        file.write(PART)
+    file.close()
+    assert places.acquire(blocking=False)
+
+
+def test_an_upload_for_which_there_is_no_memory_gives_its_place_back(
+    places: BoundedSemaphore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: str) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    with pytest.raises(OSError, match="Too many"):
+        SpoolFile(places)
+    assert places.acquire(blocking=False)

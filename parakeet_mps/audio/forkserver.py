@@ -37,12 +37,21 @@ def serve(control: socket.socket) -> None:
         request, descriptors, _, _ = socket.recv_fds(control, messages.REQUEST.size, 2)
         if not request:
             return
-        file, stream = descriptors
-        if os.fork() == 0:
+        if len(descriptors) == 2 and _fork() == 0:
             control.close()
+            file, stream = descriptors
             _decode_and_exit(file, stream, messages.REQUEST.unpack(request)[0], memory_bytes)
-        os.close(file)
-        os.close(stream)
+        for descriptor in descriptors:  # where no process was made, the end of its stream tells the gateway
+            os.close(descriptor)
+
+
+def _fork() -> int | None:
+    """Return as `os.fork` does, or None where no more processes may be made."""
+    try:
+        return os.fork()
+    except OSError as error:
+        sys.stderr.write(f"no process can be made to decode a file: {error}\n")
+        return None
 
 
 def _ignore_signals() -> None:

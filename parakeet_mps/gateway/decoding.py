@@ -7,7 +7,7 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import BinaryIO
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from parakeet_mps.audio import messages
 from parakeet_mps.contract import SAMPLE_RATE_HZ
-from parakeet_mps.errors import AudioError, UnavailableError
+from parakeet_mps.errors import AudioError, ServiceError, UnavailableError
 from parakeet_mps.gateway.decoding_process import DecodingProcess, ForkServer
 
 MAX_PROCESSES = 64
@@ -36,10 +36,13 @@ _log = logging.getLogger(__name__)
 
 
 class Decoded:
-    """The audio of one upload, while it is being decoded."""
+    """The audio of one upload, while it is decoded. `lost` tells whether its process ended through no fault of it."""
 
-    def __init__(self, process: DecodingProcess, max_audio_s: float, patience_s: float) -> None:
+    def __init__(
+        self, process: DecodingProcess, max_audio_s: float, patience_s: float, lost: Callable[[], bool]
+    ) -> None:
         self._process = process
+        self._lost = lost
         self._max_samples = int(max_audio_s * SAMPLE_RATE_HZ)
         self._time_left_s = patience_s
         self._samples = 0
@@ -48,13 +51,13 @@ class Decoded:
         """Set after the last chunk when the file is cut short or damaged: a sentence in English."""
 
     async def begin(self) -> None:
-        """Wait for the first chunk, so that what cannot be decoded at all is refused now. Raises `AudioError`."""
+        """Wait for the first chunk, so that what cannot be decoded at all is refused now; see `chunks`."""
         self._next = await self._receive()
 
     async def chunks(self) -> AsyncIterator[torch.Tensor]:
         """Yield the audio once: float32 [samples] mono at `SAMPLE_RATE_HZ`, 10 s each but the last.
 
-        Raises `AudioError` when the file cannot be decoded, or no further.
+        Raises `AudioError` when the file cannot be decoded any further, `UnavailableError` when its process was lost.
         """
         while self._next is not None:
             yield self._next
@@ -68,7 +71,7 @@ class Decoded:
         if kind == messages.REFUSED:
             raise AudioError(text)
         if kind != messages.END:
-            raise _broken()
+            raise self._broken()
         self.warning = text or None
         return None
 
@@ -81,16 +84,22 @@ class Decoded:
             _log.warning("a file took too long to decode; its process is killed")
             raise AudioError("The file takes too long to decode.") from None
         except (EOFError, OSError):
-            raise _broken() from None
+            raise self._broken() from None
         finally:
             self._time_left_s -= time.monotonic() - began
 
     def _counted(self, chunk: torch.Tensor) -> torch.Tensor:
         self._samples += chunk.numel()
         if self._samples > self._max_samples:
-            raise _broken()
+            raise self._broken()
         self._time_left_s += chunk.numel() / SAMPLE_RATE_HZ / _AUDIO_S_PER_S
         return chunk
+
+    def _broken(self) -> ServiceError:
+        if self._lost():
+            return _unavailable()
+        _log.warning("a file broke its decoding process")
+        return AudioError("The file cannot be decoded.")
 
 
 class Decoder:
@@ -115,9 +124,10 @@ class Decoder:
         async with self._places:
             upload.flush()
             with self._server.fork(upload.fileno(), self._max_audio_s) as stream:
+                lost = self._server.watch()
                 process = await self._meet(stream)
                 try:
-                    decoded = Decoded(process, self._max_audio_s, self._patience_s)
+                    decoded = Decoded(process, self._max_audio_s, self._patience_s, lost)
                     await decoded.begin()
                     yield decoded
                 finally:
@@ -132,10 +142,9 @@ class Decoder:
             async with asyncio.timeout(START_LIMIT_S):
                 return await DecodingProcess.meet(stream)
         except TimeoutError:
-            self._server.close()  # it answers nobody: the next upload starts another
-            raise UnavailableError("The decoder is not available now; try again.") from None
+            await asyncio.to_thread(self._server.release())  # it answers nobody
+            raise _unavailable() from None
 
 
-def _broken() -> AudioError:
-    _log.warning("a file broke its decoding process")
-    return AudioError("The file cannot be decoded.")
+def _unavailable() -> UnavailableError:
+    return UnavailableError("The decoder is not available now; try again.")

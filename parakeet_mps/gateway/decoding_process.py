@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +80,7 @@ class ForkServer:
 
     def __init__(self) -> None:
         self._control: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._stop: weakref.finalize[[subprocess.Popen[bytes], socket.socket], ForkServer] | None = None
 
     def start(self) -> None:
@@ -91,7 +93,7 @@ class ForkServer:
             process = subprocess.Popen(
                 _command(), stdin=its_end.fileno(), stdout=subprocess.DEVNULL, env=_environ(), cwd="/"
             )
-        self._control = control
+        self._control, self._process = control, process
         self._stop = weakref.finalize(self, _stop, process, control)
 
     def fork(self, file: int, max_audio_s: float) -> socket.socket:
@@ -107,11 +109,20 @@ class ForkServer:
                 raise
         return stream
 
+    def watch(self) -> Callable[[], bool]:
+        """Return what tells whether the server that runs now has ended, and with it every process that it forked."""
+        process = self._process
+        return lambda: process is None or process.poll() is not None
+
     def close(self) -> None:
-        """End the server, and with it every process that it forked."""
-        if self._stop is not None:
-            self._stop()
-        self._control = self._stop = None
+        """End the server, and with it every process that it forked. That takes a server which is stuck seconds."""
+        self.release()()
+
+    def release(self) -> Callable[[], object]:
+        """Forget the server: the next request starts another. Return what ends it, to be called from any thread."""
+        end = self._stop or (lambda: None)
+        self._control = self._process = self._stop = None
+        return end
 
     def _request(self, file: int, stream: socket.socket, max_audio_s: float) -> None:
         for _ in range(2):

@@ -40,7 +40,11 @@ class SpoolFile:
         self._places = places
         self._max_size = small_bytes
         self._rolled = not places.acquire(blocking=False)
-        self._file = _on_disk() if self._rolled else io.FileIO(os.memfd_create("upload"), "w+")
+        try:
+            self._file = _on_disk() if self._rolled else io.FileIO(os.memfd_create("upload"), "w+")
+        except OSError:
+            self._leave_memory()
+            raise
 
     def write(self, data: bytes) -> int:
         """Write all of `data`. Raises `OSError` when there is no place for it."""
@@ -74,19 +78,26 @@ class SpoolFile:
 
     def close(self) -> None:
         """Give the file's place back."""
-        if not self.closed:
-            self._file.close()
-            if not self._rolled:
-                self._places.release()
+        self._file.close()
+        self._leave_memory()
 
     def _roll(self) -> None:
-        disk = _on_disk()
-        with self._file as memory:
-            memory.seek(0)
+        memory, disk = self._file, _on_disk()
+        memory.seek(0)
+        try:
             while data := memory.read(_COPIED_BYTES):
                 _write_all(disk, data)
-        self._file, self._rolled = disk, True
-        self._places.release()
+        except OSError:
+            disk.close()
+            raise
+        self._file = disk
+        memory.close()
+        self._leave_memory()
+
+    def _leave_memory(self) -> None:
+        if not self._rolled:
+            self._rolled = True
+            self._places.release()
 
 
 def _on_disk() -> io.FileIO:
