@@ -15,6 +15,7 @@ from fakes import FakeTranscriber
 from gateways import wait_until
 from parakeet_mps.contract import SAMPLE_RATE_HZ, Recognition
 from parakeet_mps.gateway.app import create_app
+from parakeet_mps.gateway.http_protocol import GatewayProtocol
 from parakeet_mps.settings import Settings
 from processes import free_port
 
@@ -89,7 +90,7 @@ def live_gateway(**settings: int | str) -> Iterator[LiveGateway]:
     port = free_port()
     gateway = LiveGateway(port)
     app = create_app(Settings(**settings), gateway.transcriber)
-    server = uvicorn.Server(uvicorn.Config(app, "127.0.0.1", port, log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(app, "127.0.0.1", port, http=GatewayProtocol, log_level="warning"))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

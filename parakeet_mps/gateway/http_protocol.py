@@ -1,7 +1,7 @@
-"""Uvicorn's HTTP protocol with what it lacks: limits on the time and size of a request's head, and errors in our shape.
+"""Uvicorn's HTTP protocol with what it lacks: limits on what a client sends or leaves unread, and errors in our shape.
 
 Uvicorn waits without end for a client that connects and says nothing, or never ends its headers, and stores whatever
-it sends as headers.
+it sends as headers, also in front of the next request and behind a body. And it waits for one that reads nothing.
 """
 
 from __future__ import annotations
@@ -19,13 +19,17 @@ HEAD_TIMEOUT_S = 20.0
 """Time that a client may take from connecting, or from a request's first byte, to the end of the headers."""
 
 MAX_HEAD_BYTES = 64 << 10
-"""The most that a request line and its headers may take."""
+"""The most that a request line and its headers may take, and what a client may send that is no body."""
+
+READING_TIMEOUT_S = 30.0
+"""Time that a client may take to read 48 KiB of its answer, once so much waits for it: what it asked for is held."""
 
 
 class GatewayProtocol(HttpToolsProtocol):
     """One connection."""
 
     _head_timer: asyncio.TimerHandle | None = None
+    _reading_timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -36,22 +40,44 @@ class GatewayProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
         self._head_came()
+        self._reader_went_on()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
+        self._head_bytes += len(data)
         super().data_received(data)
-        if self._awaits_head and not self.transport.is_closing():
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES:
-                self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request's headers are too large.")
-            elif self._head_timer is None and self.timeout_keep_alive_task is None:
-                self._expect_head()
+        if self.transport.is_closing():
+            return
+        if self._head_bytes > MAX_HEAD_BYTES:
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request's headers are too large.")
+        elif self._awaits_head and self._head_timer is None and self.timeout_keep_alive_task is None:
+            self._expect_head()
 
     def on_headers_complete(self) -> None:
         """See `httptools.HttpRequestParser`."""
         self._head_came()
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """See `httptools.HttpRequestParser`."""
+        self._head_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """See `httptools.HttpRequestParser`."""
+        self._head_bytes = 0
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        """See `asyncio.Protocol`: the client reads more slowly than it is answered."""
+        super().pause_writing()
+        self._reading_timer = self.loop.call_later(READING_TIMEOUT_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        super().resume_writing()
+        self._reader_went_on()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, in the OpenAI error shape."""
@@ -60,6 +86,12 @@ class GatewayProtocol(HttpToolsProtocol):
     @property
     def _awaits_head(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
+
+    @property
+    def _may_answer(self) -> bool:
+        """Whether what is sent now would be read as an answer to what was wrong, not as a part of another answer."""
+        body_comes_in = not self._awaits_head and self.cycle.more_body and not self.cycle.response_started
+        return not self.pipeline and (self._awaits_head or body_comes_in)
 
     def _expect_head(self) -> None:
         self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._head_is_late)
@@ -70,12 +102,20 @@ class GatewayProtocol(HttpToolsProtocol):
             self._head_timer.cancel()
             self._head_timer = None
 
+    def _reader_went_on(self) -> None:
+        if self._reading_timer is not None:
+            self._reading_timer.cancel()
+            self._reading_timer = None
+
     def _head_is_late(self) -> None:
         self._head_timer = None
         if not self.transport.is_closing():
             self.transport.close()
 
     def _refuse(self, status: HTTPStatus, message: str) -> None:
+        if not self._may_answer:
+            self.transport.abort()
+            return
         body = RequestError(message).body()
         body["error"]["code"] = status.name.lower()
         content = json.dumps(body).encode()
