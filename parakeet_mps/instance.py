@@ -6,6 +6,7 @@ utterance, for which the GPU would otherwise wait. Nothing here knows Triton.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import time
@@ -41,6 +42,9 @@ class Refusal:
     reason: str
     bad_utterance: bool = False
 
+
+FAILED = Refusal("recognition failed; see the log")
+UNHEALTHY = Refusal("the recogniser is not healthy")
 
 Answer = Callable[[bytes | Refusal], None]
 """Sends one utterance's recognition, as a document of `contract.Recognition`, or why there is none."""
@@ -83,7 +87,8 @@ class Instance:
     ) -> None:
         """Hear a batch of utterances (float32 [samples] at 16 kHz), given the phrases to boost in each.
 
-        Return when it is heard. Each of `answers` is called once, from another thread, whatever becomes of the others.
+        Return when it is heard. Each of `answers` is called from another thread, whatever becomes of the others: once,
+        and with a refusal when that fails.
         """
         with self._heartbeat.busy():
             began = time.monotonic()
@@ -110,6 +115,8 @@ class Instance:
                 answer(self._read(outcome))
             except Exception:  # the others of its batch must still be answered
                 LOG.exception("answering failed")
+                with contextlib.suppress(Exception):  # an answer that was begun cannot be followed by another
+                    answer(FAILED)
         self._tell_batch(len(outcomes), busy_s)
 
     def _read(self, outcome: Outcome) -> bytes | Refusal:
@@ -120,5 +127,4 @@ class Instance:
                 return self._recognizer.read(outcome).to_json()
             except Exception:  # it must be answered all the same
                 LOG.exception("reading failed")
-        healthy = self._heartbeat.healthy
-        return Refusal("recognition failed; see the log" if healthy else "the recogniser is not healthy")
+        return FAILED if self._heartbeat.healthy else UNHEALTHY

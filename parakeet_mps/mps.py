@@ -94,9 +94,9 @@ class MpsDaemon:
         try:
             for server in self._ask("get_server_list"):
                 for client in self._ask(f"get_client_list {server}"):
-                    self.command(f"terminate_client {server} {client}", TERMINATE_TIMEOUT_S)
+                    self._terminate(server, client)
         except MpsError as error:
-            LOG.warning("CUDA MPS does not let go of its clients: %s", error)
+            LOG.warning("CUDA MPS does not tell of its clients: %s", error)
 
     def stop(self) -> None:
         """Stop the daemon by `quit`; when that does not end it, kill it. No server of it is left."""
@@ -122,6 +122,12 @@ class MpsDaemon:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def _terminate(self, server: int, client: int) -> None:
+        try:
+            self.command(f"terminate_client {server} {client}", TERMINATE_TIMEOUT_S)
+        except MpsError as error:  # the others must still go
+            LOG.warning("CUDA MPS does not let go of client %d: %s", client, error)
 
     def _ask(self, command: str) -> list[int]:
         return [int(word) for word in self.command(command, TERMINATE_TIMEOUT_S).split() if word.isdigit()]

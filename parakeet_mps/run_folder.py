@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import logging
 import os
 import shutil
 from pathlib import Path
 from typing import IO
 
 from parakeet_mps.file_lock import remove_unless_held
+
+LOG = logging.getLogger("supervisor")
 
 
 class RunFolderInUseError(RuntimeError):
@@ -84,6 +87,16 @@ class RunFolder:
 
     def _in_use(self) -> RunFolderInUseError:
         return RunFolderInUseError(f"another service runs from {self.root}: stop it, or set RUN_DIR to another folder")
+
+    def mark_ready(self, ready: bool) -> None:
+        """Have the file `ready` there or not. A disk that takes no notes is logged and stops nothing."""
+        try:
+            if ready:
+                self.ready.write_text(f"{os.getpid()}\n")
+            else:
+                self.ready.unlink(missing_ok=True)
+        except OSError as error:
+            LOG.error("%s cannot be written: %s", self.ready, error)
 
     def remove_unpacked(self) -> None:
         """Remove the files of the checkpoint, which nobody needs who has loaded it."""

@@ -83,10 +83,9 @@ async def serve(settings: Settings, run: RunFolder, environ: Mapping[str, str]) 
     begin, times = time.monotonic(), itertools.count()
 
     def changed(ready: bool) -> None:
+        run.mark_ready(ready)
         if not ready:
-            run.ready.unlink(missing_ok=True)
             return
-        run.ready.write_text(f"{os.getpid()}\n")
         when = "again" if next(times) else f"after {time.monotonic() - begin:.1f} s"
         LOG.info("everything is ready %s: %s", when, _where(settings))
 

@@ -52,25 +52,36 @@ class Service(Protocol):
 
 
 class Restarts:
-    """The allowance of restarts: one at once, then after 1, 2, 4 ... s, and an end after `most` within `window_s`."""
+    """The allowance of restarts: one at once, then after 1, 2, 4 ... s.
+
+    It ends after `most` within `window_s`, and after `most` in a row that never became ready, however long each took.
+    """
 
     def __init__(
         self, most: int = MOST_RESTARTS, window_s: float = RESTART_WINDOW_S, first_delay_s: float = FIRST_DELAY_S
     ) -> None:
         self._most, self._window_s, self._first_delay_s = most, window_s, first_delay_s
         self._times: deque[float] = deque()
+        self._in_vain = 0
 
     def next_delay_s(self, now_s: float) -> float | None:
         """Record a failure at `now_s` and return the seconds to wait before restarting; None means give up."""
         while self._times and now_s - self._times[0] > self._window_s:
             self._times.popleft()
-        if len(self._times) >= self._most:
+        if max(len(self._times), self._in_vain) >= self._most:
             return None
+        self._in_vain += 1
         self._times.append(now_s)
         repeats = len(self._times) - 1
         return self._first_delay_s * 2.0 ** (repeats - 1) if repeats else 0.0
 
+    def succeeded(self) -> None:
+        """Note that what was restarted is ready."""
+        self._in_vain = 0
+
     def __str__(self) -> str:
+        if self._in_vain >= self._most:
+            return f"none of {self._most} restarts became ready"
         return f"it failed again after {self._most} restarts within {self._window_s:g} s"
 
 
@@ -153,6 +164,7 @@ class Unit:
         except TimeoutError:
             raise self._late(waiting) from None
         self._ever_ready = True
+        self._restarts.succeeded()
         seconds = self._journal.recovered()
         if seconds is not None:
             LOG.warning("recovered %.1f s after the failure: %s", seconds, self.name)

@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,10 +60,11 @@ class Sentinel:
 
 @dataclass(frozen=True)
 class Event:
-    """What a line of the history says happened, and the seconds it took, where it says so."""
+    """What a line of the history says happened, the seconds it took, where it says so, and how often it happened."""
 
     kind: str
     seconds: float | None
+    count: int = 1
 
     @classmethod
     def parse(cls, line: str) -> Event | None:
@@ -71,7 +72,7 @@ class Event:
         try:
             values = json.loads(line)
             seconds = values["seconds"]
-            return cls(str(values["event"]), None if seconds is None else float(seconds))
+            return cls(str(values["event"]), None if seconds is None else float(seconds), int(values.get("count", 1)))
         except (ValueError, KeyError, TypeError):
             return None
 
@@ -80,6 +81,7 @@ class History:
     """The events beside the sentinel at `sentinel`, oldest first: one JSON object a line, bounded in size.
 
     Keys: `at` (ISO 8601, UTC), `event`, `who`, `why`, and `seconds` from the first failure to this event (or null).
+    A line with `count` stands for so many events that were dropped to bound it: what is counted never falls.
     Events: wedge and recovery of the recognisers, failure and restart of the gateway, give_up of either, and leftover.
     """
 
@@ -109,8 +111,20 @@ class History:
         return [event for event in map(Event.parse, lines) if event]
 
     def _shorten(self) -> None:
-        newer = self.path.read_bytes()[-self._most_bytes // 2 :].partition(b"\n")[2]
-        _replace(self.path, newer.decode())
+        lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        older, newer = lines[: len(lines) // 2], lines[len(lines) // 2 :]
+        _replace(self.path, "".join([*_summed(older), *newer]))
+
+
+def _summed(lines: Iterable[str]) -> Iterator[str]:
+    """Yield one line for each kind of event in `lines`."""
+    events = [event for event in map(Event.parse, lines) if event]
+    for kind in sorted({event.kind for event in events}):
+        same = [event for event in events if event.kind == kind]
+        seconds = sum(event.seconds or 0.0 for event in same)
+        count = sum(event.count for event in same)
+        line = {"at": _now(), "event": kind, "who": "", "why": "earlier events", "seconds": seconds, "count": count}
+        yield json.dumps(line) + "\n"
 
 
 class Journal:

@@ -12,11 +12,9 @@ from parakeet_mps.contract import Recognition
 from parakeet_mps.engine.hypotheses import Hypothesis
 from parakeet_mps.engine.recognizer import Heard
 from parakeet_mps.engine.utterance import UtteranceError
-from parakeet_mps.instance import Instance, Refusal
+from parakeet_mps.instance import FAILED, UNHEALTHY, Instance, Refusal
 
 NOTHING = Hypothesis([], [], [], [])
-FAILED = Refusal("recognition failed; see the log")
-UNHEALTHY = Refusal("the recogniser is not healthy")
 
 
 class Recognizer:
@@ -50,9 +48,10 @@ class Heartbeat:
 
 
 class Batch:
-    """Takes the answers to utterances of so many samples; the one `gone` cannot be answered."""
+    """Takes the answers to utterances of so many samples; the one `gone` cannot be answered, or only be refused."""
 
-    def __init__(self, *samples: int, gone: int | None = None) -> None:
+    def __init__(self, *samples: int, gone: int | None = None, refusable: bool = False) -> None:
+        self._refusable = refusable
         self.utterances = [torch.zeros(count) for count in samples]
         self.phrases = [()] * len(samples)
         self.answers = [self._taker(index, gone) for index in range(len(samples))]
@@ -60,7 +59,7 @@ class Batch:
 
     def _taker(self, index: int, gone: int | None) -> object:
         def take(answer: bytes | Refusal) -> None:
-            if index == gone:
+            if index == gone and not (self._refusable and isinstance(answer, Refusal)):
                 raise RuntimeError("the request is gone")
             self.answered[index].append(answer if isinstance(answer, Refusal) else Recognition.from_json(answer).text)
 
@@ -103,6 +102,10 @@ def test_what_cannot_be_read_is_refused_and_the_others_answered(recogniser: Reco
 def test_a_request_that_is_gone_leaves_the_others_their_answers(recogniser: Recogniser) -> None:
     assert recogniser.answered(Batch(2, 4, gone=0)) == [[], ["4"]]
     assert recogniser.told == [2]
+
+
+def test_a_request_whose_answer_cannot_be_sent_is_refused(recogniser: Recogniser) -> None:
+    assert recogniser.answered(Batch(2, 4, gone=0, refusable=True)) == [[FAILED], ["4"]]
 
 
 def test_once_the_device_has_failed_all_are_told_so_and_none_is_tried_alone() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from parakeet_mps.gateway.latency_window import LEAST_S, MOST_S, RELATIVE_ERROR, SLOT_S, SLOTS, LatencyWindow
+from parakeet_mps.gateway.worker_files import writer_is_alive
 
 LEVELS = (0.5, 0.9, 0.95, 0.99)
 
@@ -102,6 +103,23 @@ def test_a_worker_that_gets_the_number_of_a_dead_one_counts_on(tmp_path: Path) -
     LatencyWindow(tmp_path).observe(1.0)
     LatencyWindow(tmp_path).observe(4.0)
     assert LatencyWindow(tmp_path).quantiles([0.5, 1.0]) == pytest.approx({0.5: 1.0, 1.0: 4.0}, rel=RELATIVE_ERROR)
+
+
+def test_a_table_that_another_worker_has_just_removed_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window = LatencyWindow(tmp_path)
+    window.observe(1.0)
+    monkeypatch.setattr(Path, "glob", lambda folder, _: [tmp_path / "latencies_1.table", *folder.iterdir()])
+    assert window.quantiles([0.5])[0.5] == pytest.approx(1.0, rel=0.1)
+
+
+def test_a_number_that_is_another_users_now_counts_as_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", refuse)
+    assert writer_is_alive(Path("counter_12.db"))
 
 
 def test_a_table_that_is_just_being_made_is_left_alone(tmp_path: Path) -> None:

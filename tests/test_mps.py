@@ -104,7 +104,8 @@ def test_clients_that_are_not_let_go_are_logged(
     daemon = MpsDaemon(folder, "GPU-1", {**environ, "FAKE_STUBBORN": "1"}, stop_timeout_s=0.2)
     with daemon:
         daemon.terminate_clients()
-    assert "does not let go of its clients" in caplog.text
+    assert "does not let go of client 12" in caplog.text
+    assert "does not let go of client 34" in caplog.text
     assert "Failed to terminate" in caplog.text
 
 

@@ -48,3 +48,15 @@ def test_the_files_of_a_checkpoint_are_removed_once_it_is_loaded(tmp_path: Path)
     (run.unpacked / "model_weights.ckpt").touch()
     run.remove_unpacked()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_takes_no_notes_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run = RunFolder(tmp_path / "none")
+    run.mark_ready(True)
+    assert "cannot be written" in caplog.text
+    run.mark_ready(False)
+    run.root.mkdir()
+    run.mark_ready(True)
+    assert run.ready.exists()
+    run.mark_ready(False)
+    assert not run.ready.exists()

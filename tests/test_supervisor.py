@@ -295,4 +295,14 @@ def test_a_stop_during_the_pause_before_a_restart_is_obeyed_at_once() -> None:
 def test_restarts_wait_longer_each_time_and_the_allowance_comes_back() -> None:
     restarts = Restarts(most=5, window_s=600)
     assert [restarts.next_delay_s(float(now)) for now in range(6)] == [0, 1, 2, 4, 8, None]
+    restarts.succeeded()
     assert restarts.next_delay_s(700.0) == 0
+
+
+def test_restarts_that_never_become_ready_come_to_an_end_however_long_each_takes() -> None:
+    restarts = Restarts(most=3, window_s=600)
+    assert restarts.next_delay_s(0) == 0
+    restarts.succeeded()
+    delays = [restarts.next_delay_s(1000.0 * attempt) for attempt in range(1, 5)]
+    assert delays == [0, 0, 0, None]
+    assert str(restarts) == "none of 3 restarts became ready"

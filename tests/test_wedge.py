@@ -67,6 +67,17 @@ def test_the_history_is_bounded_and_keeps_the_newest_whole_lines(path: Path) -> 
     assert events(history)[-1]["who"] == "number 99"
 
 
+def test_what_is_counted_never_falls_when_the_history_is_shortened(path: Path) -> None:
+    history = History(path, most_bytes=2000)
+    for number in range(1, 101):
+        history.record("wedge", "one", "hangs")
+        history.record("recovery", "one", "hangs", 0.5)
+        counted = [(event.kind, event.count, event.seconds) for event in history.events()]
+        assert sum(count for kind, count, _ in counted if kind == "wedge") == number
+        assert sum(count for kind, count, _ in counted if kind == "recovery") == number
+        assert sum(seconds or 0 for kind, _, seconds in counted if kind == "recovery") == number / 2
+
+
 def test_a_failure_its_repetition_and_the_recovery_are_noted_with_the_time_since_the_first(path: Path) -> None:
     seconds = iter([10.0, 25.5])
     history, sentinel = History(path), Sentinel(path)

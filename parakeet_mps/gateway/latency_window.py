@@ -68,7 +68,10 @@ class LatencyWindow:
             yield self._table
             return
         for file in self._folder.glob("latencies_*.table"):
-            table = np.fromfile(file, np.uint32)
+            try:
+                table = np.fromfile(file, np.uint32)
+            except FileNotFoundError:  # another worker has just forgotten it
+                continue
             if table.size == math.prod(_SHAPE):  # else its worker is just making it
                 yield table.reshape(_SHAPE)
                 self._forget(file, table.reshape(_SHAPE))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -57,9 +56,9 @@ class ServiceState(Collector):
     def _recovery(self) -> Iterator[Metric]:
         yield _gauge("parakeet_wedged", "Whether recovery is under way now.", self._sentinel.exists())
         events = History(self._sentinel).events()
-        counts = Counter(event.kind for event in events)
-        for event, (name, text) in _EVENTS.items():
-            yield CounterMetricFamily(name, text, value=counts[event])
+        for kind, (name, text) in _EVENTS.items():
+            count = sum(event.count for event in events if event.kind == kind)
+            yield CounterMetricFamily(name, text, value=count)
         seconds = sum(event.seconds or 0.0 for event in events if event.kind == "recovery")
         yield CounterMetricFamily("parakeet_recovery_seconds", "Time from failures to recoveries.", value=seconds)
 

@@ -91,7 +91,7 @@ def _agreement(before: Sequence[Word], after: Sequence[Word], at_s: float) -> tu
         (abs(_middle(word) + _middle(other) - 2 * at_s), kept, dropped)
         for kept, word in enumerate(before, start=1)
         for dropped, other in enumerate(after, start=1)
-        if _spelling(word) == _spelling(other) and abs(_middle(word) - _middle(other)) <= SAME_WORD_S
+        if abs(_middle(word) - _middle(other)) <= SAME_WORD_S and _spelling(word) == _spelling(other)
     ]
     if same:
         _, kept, dropped = min(same)
