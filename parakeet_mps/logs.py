@@ -31,8 +31,13 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
+def formatter(log_format: str) -> logging.Formatter:
+    """Return the formatter of `text` or `json`."""
+    return JsonFormatter() if log_format == "json" else logging.Formatter(_TEXT)
+
+
 def configure(level: str, log_format: str = "text") -> None:
     """Set the root logger's level and format, `text` or `json`."""
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter() if log_format == "json" else logging.Formatter(_TEXT))
+    handler.setFormatter(formatter(log_format))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

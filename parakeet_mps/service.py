@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from parakeet_mps import logs
+from parakeet_mps import logs, outlet
 from parakeet_mps.api_keys import read_keys
 from parakeet_mps.http_probe import bracketed, loopback
 from parakeet_mps.log_lines import output_of
@@ -106,6 +106,7 @@ def main(environ: Mapping[str, str]) -> int:
     """Check what can be checked before anything starts, then serve. Refusals end with status 2 and one line."""
     try:
         settings = Settings.from_env(environ)
+        outlet.install(settings.log_format)
         logs.configure(settings.log_level, settings.log_format)
         read_keys(settings)
         run = RunFolder(settings.run_path)
