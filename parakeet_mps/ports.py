@@ -36,6 +36,7 @@ def check_ports(ports: list[Port]) -> None:
         if port.number in taken:
             raise SettingError(f"{taken[port.number]} and {port.variable} both name port {port.number}: change one")
         taken[port.number] = port.variable
+    for port in ports:
         _check(port)
 
 
