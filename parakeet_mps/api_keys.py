@@ -73,7 +73,7 @@ class ApiKeys:
             stamp = _stamp(file)
             lines = file.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise SettingError(f"API_KEYS_FILE cannot be read: {type(error).__name__}") from None
+            raise SettingError(f"API_KEYS_FILE={str(file)!r} cannot be read: {type(error).__name__}") from None
         keys = [line for line in lines if not line.lstrip().startswith("#")]
         return self._listed | _digests(keys, "API_KEYS_FILE"), stamp
 

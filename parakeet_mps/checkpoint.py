@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import sys
+import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -126,6 +127,17 @@ def _explain(repository: str, revision: str | None, error: BaseException) -> str
     return f"{start} cannot be downloaded ({reason}): check the network and HF_ENDPOINT, or set MODEL to a .nemo file"
 
 
+def _check_archive(model: str, path: Path) -> None:
+    """Raise when the file cannot be what NeMo saves, a tar archive: said now, in a line, not by every recogniser."""
+    try:
+        if tarfile.is_tarfile(path):
+            return
+        reason = "is no checkpoint of NeMo's, which is a tar archive"
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror}"
+    raise CheckpointNotFoundError(f"MODEL={model!r}: {path} {reason}")
+
+
 def main(environ: Mapping[str, str]) -> int:
     """Print the checkpoint's path; exit status 2 and one line on standard error when there is none."""
     try:
@@ -133,6 +145,7 @@ def main(environ: Mapping[str, str]) -> int:
         logs.configure("warning", settings.log_format)  # the libraries tell of every request
         _log.setLevel(settings.log_level.upper())
         path = resolve(settings.model, Path(settings.model_cache).expanduser())
+        _check_archive(settings.model, path)
     except (SettingError, CheckpointNotFoundError) as error:
         sys.stderr.write(f"checkpoint: {error}\n")
         return 2

@@ -102,7 +102,7 @@ def _gpu(hardware: Hardware, gpu: Gpu | None) -> Choice[str]:
 def _instances(settings: Settings, hardware: Hardware, gpu: Gpu | None, memory: InstanceMemory) -> Choice[int]:
     asked = settings.mps_instance_count
     if gpu is None:
-        return Choice(asked, "MPS_INSTANCE_COUNT") if asked != AUTO else _cpu_instances(hardware)
+        return _asked_cpu_instances(asked, hardware) if asked != AUTO else _cpu_instances(hardware)
     fitting = memory.fitting(gpu.memory_mb)
     room = f"{memory}; {fitting} fit into {gpu.memory_mb} MiB"
     if asked != AUTO:
@@ -130,6 +130,12 @@ def _asked_gpu_instances(asked: int, fitting: int, room: str, gpu: Gpu) -> Choic
             "or a smaller MAX_BATCH_SIZE"
         )
     return Choice(asked, f"MPS_INSTANCE_COUNT; {room}")
+
+
+def _asked_cpu_instances(asked: int, hardware: Hardware) -> Choice[int]:
+    fitting = max(1, hardware.memory_mb // CPU_INSTANCE_MB)
+    doubt = f"; of 0.6 B parameters only {fitting} fit into {hardware.memory_mb} MiB" if asked > fitting else ""
+    return Choice(asked, f"MPS_INSTANCE_COUNT{doubt}")
 
 
 def _cpu_instances(hardware: Hardware) -> Choice[int]:

@@ -52,15 +52,15 @@ class Hotword(NamedTuple):
     weight: float
 
 
-def parse_hotwords(fields: Iterable[str], prompt: str | None = None) -> tuple[str, ...]:
+def parse_hotwords(fields: Iterable[str], prompt: str | None = None, name: str = "hotwords") -> tuple[str, ...]:
     """Return the phrases of the `hotwords` fields and, each weighted `PROMPT_WEIGHT`, those of the `prompt`.
 
-    Fields hold phrases between commas or line ends. Raises `RequestError` naming `hotwords` when they are too many,
+    Fields hold phrases between commas or line ends. Raises `RequestError` naming their field when they are too many,
     too long, or have a weight out of range; a prompt is free text and raises nothing.
     """
     asked = _distinct(part for field in fields for part in re.split(r"[,\r\n]", field))
     if fault := find_fault(asked):
-        raise RequestError(f"hotwords: {fault}", param="hotwords")
+        raise RequestError(f"{name}: {fault}", param=name)
     known = {read_hotword(text).phrase.casefold() for text in asked}
     hints = [f"{phrase} :{PROMPT_WEIGHT}" for phrase in _prompt_phrases(prompt or "") if phrase.casefold() not in known]
     hints = hints[-MAX_PROMPT_PHRASES:]

@@ -93,9 +93,11 @@ class InstanceWatch:
             looked = now
             pulses = read_pulses(self._folder)
             for pulse in pulses:
-                if why := self._find_end(pulse) or self._find_wedge(pulse, now, awake_since):
+                if why := self._find_fault(pulse, now, awake_since):
                     await self._yield_to_server()
-                    return ServiceFailure(f"{pulse.name} (process {pulse.pid})", why)
+                    if self._still_fails(pulse, awake_since):
+                        return ServiceFailure(f"{pulse.name} (process {pulse.pid})", why)
+                    LOG.warning("%s (process %d) %s, but is back", pulse.name, pulse.pid, why)
             if gone := self._find_gone(pulses):
                 return ServiceFailure(gone, f"cannot be watched: its file in {self._folder} is gone")
             await asyncio.sleep(self._poll_s)
@@ -106,6 +108,7 @@ class InstanceWatch:
     async def abort(self) -> None:
         """Have a stuck recogniser log where it is, and CUDA MPS let go of all of them."""
         if self._stuck is not None:
+            LOG.error("what the threads of process %d are at follows in its log", self._stuck)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self._stuck, STACK_SIGNAL)
             await asyncio.sleep(_STACK_S)
@@ -121,6 +124,15 @@ class InstanceWatch:
         await asyncio.sleep(_SERVER_END_S)
         if not self._server_runs():
             await asyncio.Event().wait()
+
+    def _still_fails(self, pulse: Pulse, awake_since: float) -> bool:
+        """Look once more: who was slow only, as where a machine is short of everything, may be back."""
+        self._stuck = None
+        latest = {one.name: one for one in read_pulses(self._folder)}.get(pulse.name, pulse)
+        return self._find_fault(latest, time.monotonic(), awake_since) is not None
+
+    def _find_fault(self, pulse: Pulse, now: float, awake_since: float) -> str | None:
+        return self._find_end(pulse) or self._find_wedge(pulse, now, awake_since)
 
     def _find_gone(self, pulses: Sequence[Pulse]) -> str | None:
         """Return who served and has no pulse any more, as when somebody cleans up where the run folder is."""

@@ -48,5 +48,8 @@ def _check(port: Port) -> None:
             probe.bind((port.host, port.number))
             probe.listen()
         except OSError as error:
+            if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+                variable = "HOST" if port.variable == "PORT" else "TRITON_HOST"
+                raise SettingError(f"{variable}={port.host!r} is no address of this machine") from None
             what = "is in use by another program" if error.errno == errno.EADDRINUSE else f"cannot be used: {error}"
             raise SettingError(f"port {port.number} on {port.host} {what}; set {port.variable} to another") from None

@@ -16,7 +16,11 @@ from parakeet_mps.file_lock import remove_unless_held
 LOG = logging.getLogger("supervisor")
 
 
-class RunFolderInUseError(RuntimeError):
+class RunFolderError(RuntimeError):
+    """The folder cannot be used; the message says why and what to set."""
+
+
+class RunFolderInUseError(RunFolderError):
     """Another service runs from this folder."""
 
 
@@ -82,8 +86,11 @@ class RunFolder:
                     raise self._in_use() from None
 
     def _open_lock(self) -> IO[str]:
-        self.root.mkdir(parents=True, exist_ok=True)
-        return (self.root / "service.lock").open("a+")
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            return (self.root / "service.lock").open("a+")
+        except OSError as error:
+            raise RunFolderError(f"RUN_DIR={self.root} cannot be written: {error.strerror}") from None
 
     def _in_use(self) -> RunFolderInUseError:
         return RunFolderInUseError(f"another service runs from {self.root}: stop it, or set RUN_DIR to another folder")

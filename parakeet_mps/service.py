@@ -23,7 +23,7 @@ from parakeet_mps.orphans import adopt_orphans, reap_orphans
 from parakeet_mps.plan import Plan
 from parakeet_mps.ports import check_ports, listening_ports
 from parakeet_mps.process import ServiceFailure, run_to_end
-from parakeet_mps.run_folder import RunFolder, RunFolderInUseError
+from parakeet_mps.run_folder import RunFolder, RunFolderError
 from parakeet_mps.settings import SettingError, Settings
 from parakeet_mps.supervisor import Restarts, Unit, first_of, supervise
 from parakeet_mps.triton_server import TritonNotFoundError, reached_at
@@ -96,6 +96,14 @@ async def serve(settings: Settings, run: RunFolder, environ: Mapping[str, str]) 
         run.remove_shared_memory()
 
 
+def check_sentinel(settings: Settings) -> None:
+    """Raise `SettingError` when a failure could not be told."""
+    try:
+        Sentinel(Path(settings.wedge_sentinel)).check()
+    except OSError as error:
+        raise SettingError(f"WEDGE_SENTINEL={settings.wedge_sentinel!r} cannot be written: {error.strerror}") from None
+
+
 def _where(settings: Settings) -> str:
     if not settings.starts_gateway:
         return f"Triton, on {bracketed(settings.triton_host)}:{settings.triton_grpc_port}"
@@ -112,8 +120,10 @@ def main(environ: Mapping[str, str]) -> int:
         run = RunFolder(settings.run_path)
         with run.acquire():
             check_ports(listening_ports(settings))
+            if settings.starts_triton:
+                check_sentinel(settings)
             return asyncio.run(serve(settings, run, environ))
-    except (SettingError, RunFolderInUseError, TritonNotFoundError, ServiceFailure, OSError) as error:
+    except (SettingError, RunFolderError, TritonNotFoundError, ServiceFailure, OSError) as error:
         sys.stderr.write(f"parakeet-mps: {error}\n")
         return 2
 

@@ -39,6 +39,12 @@ class Sentinel:
     def __init__(self, path: Path) -> None:
         self._path = path
 
+    def check(self) -> None:
+        """Raise `OSError` when no file can be written where this one is to be."""
+        probe = self._path.with_name(f"{self._path.name}.{os.getpid()}.check")
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o600))
+        probe.unlink()
+
     def mark(self, who: str, why: str) -> None:
         """Write the file at once or not at all: no reader sees half of it. Raises `OSError`."""
         _replace(self._path, json.dumps(asdict(Wedge(_now(), who, why))) + "\n")

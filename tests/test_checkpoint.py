@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,7 +15,18 @@ import pytest
 from hub import Hub
 from parakeet_mps.checkpoint import ROOT, CheckpointNotFoundError, resolve
 
-WEIGHTS = bytes(range(256)) * 4096
+
+def archive() -> bytes:
+    """Return a tar archive of a MiB, as a checkpoint of NeMo's is one."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        member = tarfile.TarInfo("model_weights.ckpt")
+        member.size = 1 << 20
+        tar.addfile(member, io.BytesIO(bytes(range(256)) * 4096))
+    return content.getvalue()
+
+
+WEIGHTS = archive()
 NAME = "nvidia/parakeet-tdt-0.6b-v2"
 
 
@@ -141,8 +154,12 @@ def test_the_module_prints_the_path_of_a_model_downloaded_from_hf_endpoint(hub: 
     assert Path(run.stdout.strip()).read_bytes() == WEIGHTS
 
 
-def test_the_module_fails_with_one_line(tmp_path: Path) -> None:
-    run = run_module({"MODEL": "missing.nemo"}, tmp_path)
+@pytest.mark.parametrize("model", ["missing.nemo", "text.nemo", "short.nemo"])
+def test_the_module_fails_with_one_line_that_names_the_file(model: str, tmp_path: Path) -> None:
+    (tmp_path / "text.nemo").write_text("no archive")
+    (tmp_path / "short.nemo").write_bytes(WEIGHTS[:100])
+    run = run_module({"MODEL": model}, tmp_path)
     assert run.returncode == 2
+    assert f"MODEL={model!r}" in run.stderr
     assert run.stdout == ""
     assert len(run.stderr.splitlines()) == 1

@@ -36,7 +36,13 @@ class Gateway:
             "RUN_DIR": str(run_dir),
             "WEDGE_SENTINEL": str(run_dir / "wedged"),
         }
-        self.process = subprocess.Popen([sys.executable, "server.py"], cwd=ROOT, env=self.environ)
+        self._log = run_dir / "log"
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen([sys.executable, "server.py"], cwd=ROOT, env=self.environ, stderr=log)
+
+    def log(self) -> str:
+        """Return what it has logged."""
+        return self._log.read_text()
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         """Ask again and again until `condition` holds; fail when the process ends or time is up."""
@@ -136,6 +142,8 @@ def test_killed_workers_come_back_and_leave_no_requests_in_flight(gateway: Gatew
         gateway.wait_until(lambda: gateway.ready() and not {*killed} & {*gateway.workers()})
     assert gateway.metric("parakeet_requests_in_flight") == 1.0
     assert gateway.metric(DESCRIBED) == counted
+    for worker in killed:
+        assert f"gateway worker {worker.pid} was ended by SIGKILL, with the requests that it had" in gateway.log()
 
 
 def test_a_stop_signal_ends_every_process(gateway: Gateway) -> None:

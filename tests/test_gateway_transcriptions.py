@@ -148,6 +148,29 @@ async def test_a_missing_file_or_model_is_named(client: httpx.AsyncClient) -> No
     assert error(await client.post(PATH, json={"model": "parakeet-tdt"}), 400)["param"] == "file"
     as_text = await client.post(PATH, data={"model": "parakeet-tdt", "file": "speech"})
     assert error(as_text, 400)["param"] == "file"
+    fields = {"model": (None, "parakeet-tdt"), "file": (None, "speech")}
+    said = error(await client.post(PATH, files=fields), 400)
+    assert (said["param"], said["message"]) == ("file", "file: must be sent as a file, not as text")
+
+
+@pytest.mark.parametrize("kind", ["audio/wav", "application/json", "application/x-www-form-urlencoded", None])
+async def test_a_body_that_is_no_multipart_form_is_told_what_is_needed(
+    client: httpx.AsyncClient, kind: str | None
+) -> None:
+    headers = {"content-type": kind} if kind else {}
+    said = error(await client.post(PATH, content=speech(), headers=headers), 400)
+    assert said["message"] == "Send multipart/form-data, with the recording in `file`."
+
+
+async def test_a_form_that_ends_early_is_told_so(client: httpx.AsyncClient) -> None:
+    whole = httpx.Request("POST", "http://x", data={"model": "parakeet-tdt"}, files={"file": ("x", speech())})
+    said = error(await client.post(PATH, content=whole.read()[:-4000], headers=whole.headers), 400)
+    assert said["message"] == "The form ends before its last boundary: the upload was cut short."
+    assert said["code"] == "invalid_parameter"
+
+
+async def test_keywords_at_fault_are_named(client: httpx.AsyncClient) -> None:
+    assert error(await post(client, **{"keywords[]": "tramadol :9"}), 400)["param"] == "keywords"
 
 
 async def test_a_body_that_is_no_form_is_refused(client: httpx.AsyncClient) -> None:

@@ -132,6 +132,14 @@ def test_one_that_runs_no_python_any_more_is_a_failure(start: Start, tmp_path: P
     assert failure(watch(tmp_path, beat_limit_s=0.5)).endswith("gave no sign of life for 0.5 s")
 
 
+def test_one_that_is_back_before_anything_is_done_goes_on(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    start(f"{SERVES}\nfor _ in range(40): ctypes.PyDLL(None).usleep(650_000); time.sleep(0.6)")
+    assert kept_serving(watch(tmp_path, beat_limit_s=0.5), 3)
+    assert "gave no sign of life for 0.5 s, but is back" in caplog.text
+
+
 def test_a_fault_that_it_reports_is_a_failure(start: Start, tmp_path: Path) -> None:
     start(FAULTS)
     assert failure(watch(tmp_path)).endswith("reports CUDA error: misaligned address")

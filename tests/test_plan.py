@@ -165,3 +165,8 @@ def test_triton_queues_every_piece_that_the_gateway_admits(settings: Settings) -
     plan = make_plan(settings, gpu_machine())
     assert plan.max_queue_size.value >= settings.max_in_flight * plan.pieces_in_flight.value + settings.gateway_workers
     assert make_plan(dataclasses.replace(settings, max_queue_size=7), gpu_machine()).max_queue_size.value == 7
+
+
+def test_more_recognisers_on_a_cpu_than_large_ones_fit_are_doubted() -> None:
+    reason = make_plan(Settings(mps_instance_count=3), LAPTOP).instances.reason
+    assert reason == "MPS_INSTANCE_COUNT; of 0.6 B parameters only 2 fit into 8192 MiB"

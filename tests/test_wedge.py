@@ -59,6 +59,13 @@ def test_a_link_is_not_written_through(path: Path) -> None:
     assert target.read_text() == "precious"
 
 
+def test_where_no_sentinel_can_be_written_is_found_before_it_is_needed(path: Path) -> None:
+    Sentinel(path).check()
+    assert not list(path.parent.iterdir())
+    with pytest.raises(OSError, match="No such file"):
+        Sentinel(path / "deeper").check()
+
+
 def test_the_history_is_bounded_and_keeps_the_newest_whole_lines(path: Path) -> None:
     history = History(path, most_bytes=2000)
     for number in range(100):

@@ -66,7 +66,8 @@ async def _on_validation_error(_: Request, error: Exception) -> JSONResponse:
     # ("body", "temperature"), or ("body", "timestamp_granularities[]", 0) for an element of a list
     names = [part for part in first["loc"][1:] if isinstance(part, str)]
     param = names[0] if names else None
-    return response(RequestError(f"{param}: {first['msg']}" if param else str(first["msg"]), param=param))
+    said = "must be sent as a file, not as text" if "UploadFile" in first["msg"] else str(first["msg"])
+    return response(RequestError(f"{param}: {said}" if param else said, param=param))
 
 
 async def _on_http_exception(_: Request, error: Exception) -> JSONResponse:
@@ -77,6 +78,8 @@ async def _on_http_exception(_: Request, error: Exception) -> JSONResponse:
     if isinstance(error.__cause__, OSError):  # while the upload was stored: a full disk is not the client's fault
         _log.error("an upload could not be stored: %s", error.__cause__.strerror)
         return response(UnavailableError("The upload could not be stored; try again later."))
+    if error.status_code == HTTPStatus.BAD_REQUEST:  # what the form's parser found
+        return response(RequestError(str(error.detail)), error.headers)
     body = (RequestError if error.status_code < 500 else ServiceError)(str(error.detail)).body()
     body["error"]["code"] = account.current().reason = HTTPStatus(error.status_code).name.lower()
     return JSONResponse(body, error.status_code, error.headers)

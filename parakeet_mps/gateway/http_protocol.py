@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import uuid
 from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from parakeet_mps.errors import RequestError
+
+_log = logging.getLogger(__name__)
 
 HEAD_TIMEOUT_S = 20.0
 """Time that a client may take from connecting, or from a request's first byte, to the end of the headers."""
@@ -116,12 +119,14 @@ class GatewayProtocol(HttpToolsProtocol):
         if not self._may_answer:
             self.transport.abort()
             return
+        request_id = uuid.uuid4().hex
+        _log.warning("request %s refused: %s", request_id, message)
         body = RequestError(message).body()
         body["error"]["code"] = status.name.lower()
         content = json.dumps(body).encode()
         head = (
             f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\nconnection: close\r\n"
-            f"content-length: {len(content)}\r\nx-request-id: {uuid.uuid4().hex}\r\n\r\n"
+            f"content-length: {len(content)}\r\nx-request-id: {request_id}\r\n\r\n"
         )
         self.transport.write(head.encode() + content)
         self.transport.close()

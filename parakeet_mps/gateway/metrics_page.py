@@ -11,6 +11,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from parakeet_mps.errors import UnavailableError
 from parakeet_mps.gateway.latency_window import LatencyWindow
 from parakeet_mps.gateway.metrics import Metrics
 from parakeet_mps.gateway.triton_page import TritonPage
@@ -52,6 +53,8 @@ class MetricsPage:
 
 
 def _merged(folder: Path) -> Collector:
+    if not folder.is_dir():
+        raise UnavailableError("What the workers counted is gone: somebody emptied RUN_DIR. Restart the service.")
     forget_dead_gauges(folder)
     collector: Collector = MultiProcessCollector(None, str(folder))  # type: ignore[no-untyped-call]
     return collector

@@ -7,7 +7,7 @@ import os
 import resource
 import shutil
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from parakeet_mps import logs
 from parakeet_mps.api_keys import read_keys
@@ -65,20 +65,25 @@ def serve(app: str) -> None:
 def _run(app: str, settings: Settings) -> None:
     import uvicorn
 
-    uvicorn.run(
-        app,
-        host=settings.host,
-        port=settings.port,
-        workers=settings.gateway_workers,
-        log_level=settings.log_level,
-        log_config=None,  # uvicorn's lines take the format of all others
-        access_log=False,  # the app logs its own
-        http="parakeet_mps.gateway.http_protocol:GatewayProtocol",
-        ws="none",
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=2,  # by then the app has drained, see parakeet_mps.gateway.draining
-        timeout_worker_healthcheck=20,  # uvicorn is deaf meanwhile: importing torch takes less, stopping may take more
-    )
+    from parakeet_mps.gateway.workers import Workers
+
+    options: dict[str, Any] = {
+        "host": settings.host,
+        "port": settings.port,
+        "log_level": settings.log_level,
+        "log_config": None,  # uvicorn's lines take the format of all others
+        "access_log": False,  # the app logs its own
+        "http": "parakeet_mps.gateway.http_protocol:GatewayProtocol",
+        "ws": "none",
+        "timeout_keep_alive": KEEP_ALIVE_S,
+        "timeout_graceful_shutdown": 2,  # by then the app has drained, see parakeet_mps.gateway.draining
+        "timeout_worker_healthcheck": 20,  # uvicorn is deaf meanwhile: importing torch takes less, stopping may not
+    }
+    if settings.gateway_workers == 1:
+        uvicorn.run(app, **options)
+    else:
+        config = uvicorn.Config(app, workers=settings.gateway_workers, **options)
+        Workers(config, sockets=[config.bind_socket()]).run()
 
 
 def _allow_many_connections() -> None:

@@ -95,7 +95,7 @@ class TranscriptionForm:
             allowed = " or ".join(STREAMED_FORMATS)
             raise RequestError(f"stream: events cannot carry {response_format}; use {allowed}.", param="stream")
         phrases = hotwords + keywords + plain_keywords
-        expected = parse_hotwords(phrases, prompt)
+        expected = parse_hotwords(phrases, prompt, "hotwords" if hotwords else "keywords")
         detail = Detail(
             granularities={*granularities, *plain_granularities} or {Granularity.SEGMENT},
             logprobs=response_format is ResponseFormat.JSON and bool(include or plain_include),

@@ -20,6 +20,9 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
+from parakeet_mps.errors import RequestError
+from parakeet_mps.gateway import failures
+
 SMALL_BYTES = 2 << 20
 """Larger uploads lie on disk. A minute of 16-bit audio at 16 kHz fits in."""
 
@@ -115,6 +118,18 @@ class _Parser(MultiPartParser):
     """Starlette's parser, with another kind of file."""
 
     places: BoundedSemaphore
+    is_whole = False
+
+    def on_end(self) -> None:
+        self.is_whole = True
+
+    async def parse(self) -> FormData:
+        form = await super().parse()
+        if not self.is_whole:
+            for file in self._files_to_close_on_error:
+                file.close()
+            raise MultiPartException("The form ends before its last boundary: the upload was cut short.")
+        return form
 
     def on_headers_finished(self) -> None:
         super().on_headers_finished()
@@ -132,7 +147,10 @@ class _UploadRequest(Request):
     places: BoundedSemaphore
 
     async def _get_form(self, **limits: Any) -> FormData:
-        if self._form is None and self.headers.get("content-type", "").startswith("multipart/form-data"):
+        if not self.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+            asked = "Send multipart/form-data, with the recording in `file`."
+            raise failures.through_framework(RequestError(asked, param="file"))
+        if self._form is None:
             try:
                 async with aclosing(self.stream()) as stream:
                     parser = _Parser(self.headers, stream, **limits)
