@@ -21,8 +21,12 @@ from parakeet_mps.process_state import find_end, is_stopped
 LOG = logging.getLogger("supervisor")
 
 POLL_S = 0.2
-BEAT_LIMIT_S = 15.0
-"""A beat comes each second, after a probe that gets 10 s. Later ones mean that the process cannot run Python at all."""
+BEAT_LIMIT_S = {"cuda": 15.0, "cpu": 60.0}
+"""A beat comes each second, after a probe that gets 10 s. Later ones mean that the process cannot run Python at all.
+
+Without a GPU nothing is lost in waiting longer, and where others take its cores a process that is well may be silent:
+an idle one was for 15 s, on two cores of a virtual machine.
+"""
 
 RELEASE_LIMIT_S = 5.0
 """Time that CUDA MPS gets to let go of its clients. Recovery goes on without it: the daemon itself may be broken."""
@@ -52,7 +56,7 @@ class InstanceWatch:
         count: int,
         execute_limit_s: float,
         *,
-        beat_limit_s: float = BEAT_LIMIT_S,
+        beat_limit_s: float = BEAT_LIMIT_S["cuda"],
         loaded: Callable[[], None] = lambda: None,
         release: Callable[[], None] = lambda: None,
         server_runs: Callable[[], bool] = lambda: True,

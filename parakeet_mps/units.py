@@ -9,7 +9,7 @@ from pathlib import Path
 
 from parakeet_mps.heartbeat import remove_pulses
 from parakeet_mps.http_probe import http_status, loopback
-from parakeet_mps.instance_watch import InstanceWatch
+from parakeet_mps.instance_watch import BEAT_LIMIT_S, InstanceWatch
 from parakeet_mps.kernel_cache import kernel_cache_environ
 from parakeet_mps.log_lines import output_of
 from parakeet_mps.mps import MpsDaemon
@@ -125,6 +125,7 @@ def instance_watch(
         run.heartbeats,
         plan.instances.value,
         plan.execute_limit_s.value,
+        beat_limit_s=BEAT_LIMIT_S[plan.device.value],
         loaded=run.remove_unpacked,
         release=release,
         server_runs=server_runs,
