@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from archives import archive
 from hub import Hub
 from parakeet_mps.checkpoint import ROOT, CheckpointNotFoundError, resolve
-
-
-def archive() -> bytes:
-    """Return a tar archive of a MiB, as a checkpoint of NeMo's is one."""
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as tar:
-        member = tarfile.TarInfo("model_weights.ckpt")
-        member.size = 1 << 20
-        tar.addfile(member, io.BytesIO(bytes(range(256)) * 4096))
-    return content.getvalue()
-
 
 WEIGHTS = archive()
 NAME = "nvidia/parakeet-tdt-0.6b-v2"

@@ -135,6 +135,7 @@ def test_one_that_runs_no_python_any_more_is_a_failure(start: Start, tmp_path: P
 def test_one_that_is_back_before_anything_is_done_goes_on(
     start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("WARNING", logger="supervisor")
     start(f"{SERVES}\nfor _ in range(40): ctypes.PyDLL(None).usleep(650_000); time.sleep(0.6)")
     assert kept_serving(watch(tmp_path, beat_limit_s=0.5), 3)
     assert "gave no sign of life for 0.5 s, but is back" in caplog.text

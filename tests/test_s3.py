@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from archives import archive
 from parakeet_mps.checkpoint import ROOT, CheckpointNotFoundError, resolve
 from parakeet_mps.s3 import Location, ObjectCache, ObjectUnavailableError, connect
 from parakeet_mps.s3.digest import Digest, digest_of
@@ -185,7 +186,7 @@ def test_when_s3_cannot_be_asked_the_copy_used_last_is_taken_with_a_warning(
 
 
 def test_the_module_prints_the_file_and_warns_on_standard_error(bucket: Bucket, tmp_path: Path) -> None:
-    bucket.put(KEY, WEIGHTS)
+    bucket.put(KEY, archive())
     path = fetch(bucket, tmp_path / "s3")
     settings = {"MODEL": f"s3://{bucket.name}/{KEY}", "MODEL_CACHE": str(tmp_path)}
     run = subprocess.run(
