@@ -89,11 +89,11 @@ class ChildProcess:
         return self._process.pid if running and self._process else None
 
     async def start(self) -> None:
-        """Start the command. Raises `ServiceFailure` when there is no such program."""
+        """Start the command. Raises `ServiceFailure` when it cannot be prepared, or there is no such program."""
         self._tail.clear()
         self._was_ready = False
-        self.prepare()
         try:
+            self.prepare()
             self._process = await asyncio.create_subprocess_exec(
                 *with_parent(self.command),
                 env=self.environ,

@@ -8,6 +8,7 @@ import hashlib
 import logging
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -104,6 +105,19 @@ class RunFolder:
                 self.ready.unlink(missing_ok=True)
         except OSError as error:
             LOG.error("%s cannot be written: %s", self.ready, error)
+
+    def remembered(self) -> Callable[[], None]:
+        """Return what writes the plan and the model repository once more, as they are now, where they were removed."""
+        paths = (self.plan, *self.model_repository.rglob("*"))
+        files = {path: path.read_bytes() for path in paths if path.is_file()}
+
+        def restore() -> None:
+            for path, content in files.items():
+                if not path.exists():
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(content)
+
+        return restore
 
     def remove_unpacked(self) -> None:
         """Remove the files of the checkpoint, which nobody needs who has loaded it."""

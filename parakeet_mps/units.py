@@ -97,7 +97,11 @@ def triton_service(
     async def alive() -> bool:
         return await http_status(host, settings.triton_http_port, "/v2/health/live", ALIVE_LIMIT_S) is not None
 
+    restore = run.remembered()
+
     def prepare() -> None:
+        restore()  # what somebody who cleans up has removed
+        find_installation(run.triton)
         run.remove_triton_memory()
         run.remove_unpacked()  # of a start that failed
         remove_pulses(run.heartbeats)

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -248,6 +249,15 @@ def test_what_fails_is_named_and_replaced_while_the_gateway_stays(
     if harm is not kill_mps:
         asked = service.mps_commands()[commands:]
         assert asked.index("terminate_client 4711 12") < asked.index("quit")
+
+
+def test_a_run_folder_that_somebody_emptied_is_filled_again(service: Running) -> None:
+    ready = service.ready
+    for folder in (service.run.model_repository, service.run.triton, service.run.heartbeats):
+        shutil.rmtree(folder)
+    service.until_ready(ready + 1)
+    assert len(service.pulses()) == 2
+    service.until(lambda: service.health().status_code == 200, "health")
 
 
 def test_a_gateway_that_fails_is_restarted_alone(service: Running) -> None:

@@ -1,4 +1,5 @@
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,18 @@ def test_a_folder_that_takes_no_notes_stops_nothing(tmp_path: Path, caplog: pyte
     assert run.ready.exists()
     run.mark_ready(False)
     assert not run.ready.exists()
+
+
+def test_what_was_removed_of_plan_and_models_is_written_once_more_and_nothing_else(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    model = run.model_repository / "asr/1/model.py"
+    model.parent.mkdir(parents=True)
+    model.write_text("a model")
+    run.plan.write_text("a plan")
+    restore = run.remembered()
+    model.write_text("a newer model")
+    restore()
+    assert model.read_text() == "a newer model"
+    shutil.rmtree(run.root)
+    restore()
+    assert (model.read_text(), run.plan.read_text()) == ("a model", "a plan")
