@@ -101,7 +101,7 @@ def triton_service(
 
     def prepare() -> None:
         restore()  # what somebody who cleans up has removed
-        find_installation(run.triton)
+        find_installation(run.triton)  # and its overlay
         run.remove_triton_memory()
         run.remove_unpacked()  # of a start that failed
         remove_pulses(run.heartbeats)

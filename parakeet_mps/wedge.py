@@ -41,8 +41,8 @@ class Sentinel:
 
     def check(self) -> None:
         """Raise `OSError` when no file can be written where this one is to be."""
-        probe = self._path.with_name(f"{self._path.name}.{os.getpid()}.check")
-        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o600))
+        probe, file = _create_beside(self._path)
+        os.close(file)
         probe.unlink()
 
     def mark(self, who: str, why: str) -> None:
@@ -189,12 +189,17 @@ class Journal:
 
 
 def _replace(path: Path, text: str) -> None:
-    partial = path.with_name(f"{path.name}.{os.getpid()}")
-    partial.unlink(missing_ok=True)
-    file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o644)
+    partial, file = _create_beside(path)
     with open(file, "w", encoding="utf-8") as stream:  # noqa: PTH123  the descriptor is there already
         stream.write(text)
     partial.replace(path)
+
+
+def _create_beside(path: Path) -> tuple[Path, int]:
+    """Make this process's own new file in the same folder; return it and its descriptor."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    partial.unlink(missing_ok=True)  # of an earlier process with this number
+    return partial, os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o644)
 
 
 def _now() -> str:

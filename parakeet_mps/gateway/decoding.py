@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from parakeet_mps.audio import messages
 from parakeet_mps.contract import SAMPLE_RATE_HZ
-from parakeet_mps.errors import AudioError, ServiceError, UnavailableError
-from parakeet_mps.gateway.decoding_process import DecodingProcess, ForkServer
+from parakeet_mps.errors import AudioError, ServiceError
+from parakeet_mps.gateway.decoding_process import DecodingProcess, ForkServer, unavailable
 
 MAX_PROCESSES = 64
 """Files decoded at once by one gateway process; a process takes about 7 MB, up to 0.5 GB on a hostile file."""
@@ -97,7 +97,7 @@ class Decoded:
 
     def _broken(self) -> ServiceError:
         if self._lost():
-            return _unavailable()
+            return unavailable()
         _log.warning("a file broke its decoding process")
         return AudioError("The file cannot be decoded.")
 
@@ -143,8 +143,4 @@ class Decoder:
                 return await DecodingProcess.meet(stream)
         except TimeoutError:
             await asyncio.to_thread(self._server.release())  # it answers nobody
-            raise _unavailable() from None
-
-
-def _unavailable() -> UnavailableError:
-    return UnavailableError("The decoder is not available now; try again.")
+            raise unavailable() from None

@@ -39,7 +39,7 @@ class DecodingProcess:
         await _readable(stream)
         _, handles, _, _ = socket.recv_fds(stream, 1, 1)
         if not handles:
-            raise UnavailableError("The decoder is not available now; try again.")
+            raise unavailable()
         return cls(handles[0], stream)
 
     async def receive(self, longest_body: int) -> tuple[bytes, NDArray[np.uint8]]:
@@ -136,7 +136,12 @@ class ForkServer:
                 break
             else:
                 return
-        raise UnavailableError("The decoder is not available now; try again.")
+        raise unavailable()
+
+
+def unavailable() -> UnavailableError:
+    """Return the error of an upload that nobody decodes, through no fault of it."""
+    return UnavailableError("The decoder is not available now; try again.")
 
 
 def _command() -> list[str]:

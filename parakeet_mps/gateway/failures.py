@@ -66,8 +66,7 @@ async def _on_validation_error(_: Request, error: Exception) -> JSONResponse:
     # ("body", "temperature"), or ("body", "timestamp_granularities[]", 0) for an element of a list
     names = [part for part in first["loc"][1:] if isinstance(part, str)]
     param = names[0] if names else None
-    said = "must be sent as a file, not as text" if "UploadFile" in first["msg"] else str(first["msg"])
-    return response(RequestError(f"{param}: {said}" if param else said, param=param))
+    return response(RequestError(f"{param}: {first['msg']}" if param else str(first["msg"]), param=param))
 
 
 async def _on_http_exception(_: Request, error: Exception) -> JSONResponse:

@@ -93,8 +93,8 @@ class GatewayProtocol(HttpToolsProtocol):
     @property
     def _may_answer(self) -> bool:
         """Whether what is sent now would be read as an answer to what was wrong, not as a part of another answer."""
-        body_comes_in = not self._awaits_head and self.cycle.more_body and not self.cycle.response_started
-        return not self.pipeline and (self._awaits_head or body_comes_in)
+        nothing_begun = self._awaits_head or (self.cycle.more_body and not self.cycle.response_started)
+        return nothing_begun and not self.pipeline
 
     def _expect_head(self) -> None:
         self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._head_is_late)

@@ -43,6 +43,12 @@ def _refuse_diarized(value: Any) -> Any:
     return value
 
 
+def _refuse_text(value: Any) -> Any:
+    if isinstance(value, str):
+        raise PydanticCustomError("text", "must be sent as a file, not as text")
+    return value
+
+
 def _listed(name: str, description: str) -> Any:
     return Form(alias=name, description=description, default_factory=_nothing)
 
@@ -67,7 +73,11 @@ class TranscriptionForm:
     async def of(
         cls,
         *,
-        file: Annotated[UploadFile, File(description="The audio. Its bytes decide what it is, not its name.")],
+        file: Annotated[
+            UploadFile,
+            File(description="The audio. Its bytes decide what it is, not its name."),
+            BeforeValidator(_refuse_text),
+        ],
         model: Annotated[str, Form(description="A model that GET /v1/models lists, or an alias of it.")],
         response_format: Annotated[ResponseFormat, Form(), BeforeValidator(_refuse_diarized)] = ResponseFormat.JSON,
         stream: Annotated[bool, Form(description="Answer with events while the recording is transcribed.")] = False,

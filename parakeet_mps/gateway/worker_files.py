@@ -23,8 +23,8 @@ def writer_is_alive(file: Path) -> bool:
         os.kill(int(file.stem.rpartition("_")[2]), 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # its number is another user's now: whose it was cannot be told
-        return True
+    except PermissionError:
+        pass  # its number is another user's now: whose it was cannot be told
     return True
 
 
