@@ -12,7 +12,6 @@ import logging
 import queue
 import sys
 import threading
-from typing import BinaryIO
 
 from parakeet_mps.logs import formatter
 
@@ -24,9 +23,12 @@ FINISH_LIMIT_S = 2.0
 
 
 class Outlet(io.BufferedIOBase):
-    """Passes lines on to `output`, from a thread of its own. Any thread may write. `log_format` is that of its own."""
+    """Passes lines on to `output`, from a thread of its own. Any thread may write. `log_format` is that of its own.
 
-    def __init__(self, output: BinaryIO, log_format: str = "text", most_bytes: int = MOST_WAITING_BYTES) -> None:
+    `output` has no buffer: one that a stalled reader keeps locked ends the interpreter with SIGABRT when it stops.
+    """
+
+    def __init__(self, output: io.RawIOBase, log_format: str = "text", most_bytes: int = MOST_WAITING_BYTES) -> None:
         self._output, self._most_bytes = output, most_bytes
         self._formatter = formatter(log_format)
         self._parts: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -75,8 +77,9 @@ class Outlet(io.BufferedIOBase):
 
     def _pass_on(self, part: bytes) -> None:
         with contextlib.suppress(OSError, ValueError):  # a closed terminal or pipe ends nothing
-            self._output.write(part)
-            self._output.flush()
+            rest = memoryview(part)
+            while written := self._output.write(rest):
+                rest = rest[written:]
 
 
 def install(log_format: str) -> None:
@@ -84,6 +87,6 @@ def install(log_format: str) -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         stream.flush()
-        outlet = Outlet(stream.buffer, log_format)
+        outlet = Outlet(io.FileIO(stream.fileno(), "w", closefd=False), log_format)
         atexit.register(outlet.finish)
         setattr(sys, name, io.TextIOWrapper(outlet, "utf-8", "backslashreplace", line_buffering=True))

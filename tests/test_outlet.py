@@ -32,7 +32,7 @@ class Pipe:
 
     def __init__(self) -> None:
         self.read_end, write_end = os.pipe()
-        self.output = os.fdopen(write_end, "wb")
+        self.output = os.fdopen(write_end, "wb", buffering=0)
 
     def drain(self) -> list[str]:
         """Close the writing end when all is written, and return the lines."""
