@@ -20,7 +20,9 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent.parent), str(HERE)]
@@ -33,7 +35,7 @@ from benchmarks.sampling import gpu_memory_mib, sampled  # noqa: E402
 from benchmarks.service import ROOT, SHARED, Service, running_service  # noqa: E402
 from parakeet_mps.heartbeat import read_pulses  # noqa: E402
 from parakeet_mps.mps import CONTROL, MpsDaemon  # noqa: E402
-from parakeet_mps.partition import expected_multiprocessors  # noqa: E402
+from parakeet_mps.partition import client_environ, expected_multiprocessors  # noqa: E402
 from parakeet_mps.plan import Plan  # noqa: E402
 from parakeet_mps.run_folder import RunFolder  # noqa: E402
 
@@ -64,10 +66,19 @@ def kill_daemon(service: Service) -> None:
 
 def fault_beside(service: Service) -> None:
     """Have another client of the same MPS daemon fault, of which CUDA tells all its clients: their errors stick."""
-    environ = {**os.environ, **mps_daemon(service).client_environ()}
-    client = [sys.executable, str(HERE / "faulting_client.py")]
-    ended = subprocess.run(client, env=environ, capture_output=True, text=True)
+    ended = subprocess.run(**client_of(service, "fault"), capture_output=True, text=True)
     assert "CUDA error" in ended.stderr, f"the client did not fault: {ended.stderr[-500:]}"
+
+
+def hang_beside(service: Service) -> None:
+    """Have another client of the same MPS daemon take all multiprocessors, for longer than recovery may take."""
+    subprocess.Popen(**client_of(service, "hang", str(MOST_RECOVERY_S)))
+
+
+def client_of(service: Service, *deed: str) -> dict[str, Any]:
+    """Return arguments of `subprocess.Popen` for another client of the service's daemon."""
+    environ = {**os.environ, **mps_daemon(service).client_environ()}
+    return {"args": [sys.executable, str(HERE / "unruly_client.py"), *deed], "env": environ}
 
 
 def mps_daemon(service: Service) -> MpsDaemon:
@@ -76,10 +87,20 @@ def mps_daemon(service: Service) -> MpsDaemon:
     return MpsDaemon(RunFolder(service.run).mps(gpu), gpu)
 
 
-FAILURES: dict[str, Callable[[Service], None]] = {
-    "recogniser": kill_recogniser,
-    "daemon": kill_daemon,
-    "fault": fault_beside,
+@dataclass(frozen=True)
+class Failure:
+    """A way to fail, and the seconds within which /health says so."""
+
+    cause: Callable[[Service], None]
+    noticed_s: float = 2.0
+
+
+FAILURES = {
+    "recogniser": Failure(kill_recogniser),
+    "daemon": Failure(kill_daemon),
+    "fault": Failure(fault_beside),
+    # The client takes ten seconds to start, the probe ten to lose patience with the GPU.
+    "hang": Failure(hang_beside, 30.0),
 }
 
 
@@ -98,6 +119,7 @@ def check_service(asked: argparse.Namespace, report: Report) -> None:
         for line in re.findall(r"(parakeet_asr_\S+) has loaded: (.*)", log.read_text()):
             report.note(*line)
         check_partition(service, report)
+        check_memory_limit(service, report)
         rates = probe(loop, report) if asked.failures or not asked.clients else {}
         if asked.soak_s:
             soak(service, loop, asked.clients or concurrency_of(rates, SOAK_LOAD), asked.soak_s, report)
@@ -121,6 +143,19 @@ def check_partition(service: Service, report: Report) -> None:
     near = len(seen) == len(expected) and all(abs(a - b) <= 4 for a, b in zip(seen, expected, strict=True))
     of_all = f"{[round(value) for value in seen]} of {plan.multiprocessors.value}"
     report.check("multiprocessors of each recogniser", of_all, holds=near)
+
+
+def check_memory_limit(service: Service, report: Report) -> None:
+    """What has a recogniser's share of the GPU's memory can take nearly all of the share, and nothing beyond."""
+    plan = plan_of(service)
+    limit_mb = plan.memory_limit_mb.value
+    if not limit_mb:
+        return
+    client = client_of(service, "take", str(limit_mb * 9 // 10), str(limit_mb))
+    share = {"active_thread_percentage": str(plan.thread_percentage.value), "memory_limit_mb": str(limit_mb)}
+    client["env"] |= client_environ(share)
+    found = subprocess.run(**client, capture_output=True, text=True).stdout.split()
+    report.check(f"nine tenths and all of {limit_mb} MiB can be had", f"{found}", holds=found == ["True", "False"])
 
 
 def plan_of(service: Service) -> Plan:
@@ -182,8 +217,8 @@ def check_failure(
     thread.start()
     time.sleep(BEFORE_FAILURE_S)
     failed_at = time.monotonic()
-    FAILURES[name](service)
-    down_s = wait_for_health(service.url, 503, 10)
+    FAILURES[name].cause(service)
+    down_s = wait_for_health(service.url, 503, FAILURES[name].noticed_s + 10)
     up_s = wait_for_health(service.url, 200, after_s)
     thread.join()
     usual = rate(answers, 3.0, failed_at - begin)
@@ -191,7 +226,7 @@ def check_failure(
     statuses = Counter(answer.status for answer in answers)
     slowest = max(answer.answered - answer.sent for answer in answers)
     report.note(f"failure: {name}", f"at {usual:.1f} requests/s, concurrency {concurrency}")
-    report.check(f"{name}: /health says 503 after (s)", f"{down_s:.2f}", holds=down_s < 2)
+    report.check(f"{name}: /health says 503 after (s)", f"{down_s:.2f}", holds=down_s < FAILURES[name].noticed_s)
     report.check(f"{name}: /health says 200 after (s)", f"{up_s:.1f}", holds=up_s < MOST_RECOVERY_S)
     report.check(f"{name}: full rate again after (s)", f"{full_s:.1f}", holds=full_s < MOST_RECOVERY_S)
     report.check(f"{name}: statuses", f"{dict(statuses)}", holds=set(statuses) <= {200, 503})
