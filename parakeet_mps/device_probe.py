@@ -31,7 +31,11 @@ def probe_cpu() -> None:
 
 
 class CudaProbe:
-    """Adds to one number on the current GPU and polls for the end of it: blocking could last for ever."""
+    """Adds to one number on the current GPU and polls for the end of it: blocking could last for ever.
+
+    While another client keeps every multiprocessor, CUDA was seen to hold `Event.record` itself: then no limit of the
+    probe's own counts, but the silence of the heartbeat that waits for it.
+    """
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
