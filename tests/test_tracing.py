@@ -98,6 +98,10 @@ async def test_spans_hold_no_file_name_and_no_word(receiver: Collector) -> None:
         assert private not in sent
 
 
+TRIES = 5
+"""Triton 2.51 reads a header until a zero byte, which gRPC does not promise: one new client in twenty is not traced."""
+
+
 class TracedTriton(EchoTriton):
     def __init__(self, folder: Path, settings: Settings) -> None:
         super().__init__(folder)
@@ -114,14 +118,18 @@ async def test_a_real_triton_continues_the_trace_and_traces_nothing_else(receive
     try:
         triton.start()
         triton.wait_ready()
-        assert await post(settings, TritonTranscriber(triton.url), CLIENTS, prompt="") == 200
-        wait_until(lambda: any(span.service == "tritonserver" for span in receiver.spans), 30)
+        for _ in range(TRIES):
+            assert await post(settings, TritonTranscriber(triton.url), CLIENTS, prompt="") == 200
+        wait_until(lambda: "InferRequest" in by_name(receiver.spans), 30)
     finally:
         triton.kill()
     spans = by_name(receiver.of_trace(TRACE))
-    (inference,), (served,), (computed,) = spans["inference"], spans["InferRequest"], spans["compute"]
-    assert served.parent == inference.id
-    assert inference.began_ns < served.began_ns < computed.began_ns < inference.ended_ns
+    inferences = {inference.id: inference for inference in spans["inference"]}
+    assert len(inferences) == TRIES
+    for served in spans["InferRequest"]:
+        inference = inferences.pop(served.parent)
+        assert inference.began_ns < served.began_ns < served.ended_ns
+        assert any(served.began_ns < compute.began_ns < inference.ended_ns for compute in spans["compute"])
     untraced = [span for span in receiver.spans if span.trace != TRACE]
     assert len(untraced) <= 3  # the first request that Triton sees, here the canary, is traced at any rate
 
