@@ -144,7 +144,7 @@ def main(environ: Mapping[str, str]) -> int:
         settings = Settings.from_env(environ)
         logs.configure("warning", settings.log_format)  # the libraries tell of every request
         _log.setLevel(settings.log_level.upper())
-        path = resolve(settings.model, Path(settings.model_cache).expanduser())
+        path = resolve(settings.model, settings.cache_path)
         _check_archive(settings.model, path)
     except (SettingError, CheckpointNotFoundError) as error:
         sys.stderr.write(f"checkpoint: {error}\n")

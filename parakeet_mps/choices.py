@@ -133,18 +133,21 @@ def _asked_gpu_instances(asked: int, fitting: int, room: str, gpu: Gpu) -> Choic
 
 
 def _asked_cpu_instances(asked: int, hardware: Hardware) -> Choice[int]:
-    fitting = max(1, hardware.memory_mb // CPU_INSTANCE_MB)
+    fitting = _fitting_cpu(hardware)
     doubt = f"; of 0.6 B parameters only {fitting} fit into {hardware.memory_mb} MiB" if asked > fitting else ""
     return Choice(asked, f"MPS_INSTANCE_COUNT{doubt}")
 
 
 def _cpu_instances(hardware: Hardware) -> Choice[int]:
-    fitting = hardware.memory_mb // CPU_INSTANCE_MB
-    count = max(1, min(hardware.cpu_cores // CORES_PER_CPU_INSTANCE, fitting))
+    count = max(1, min(hardware.cpu_cores // CORES_PER_CPU_INSTANCE, _fitting_cpu(hardware)))
     cores, memory = hardware.cpu_cores, hardware.memory_mb
     return Choice(
         count, f"one for each {CORES_PER_CPU_INSTANCE} of {cores} cores, {CPU_INSTANCE_MB} of {memory} MiB each"
     )
+
+
+def _fitting_cpu(hardware: Hardware) -> int:
+    return max(1, hardware.memory_mb // CPU_INSTANCE_MB)
 
 
 def _mps_possible(settings: Settings, hardware: Hardware) -> bool:

@@ -141,6 +141,11 @@ class Settings:
         return Path(self.run_dir).expanduser().absolute()
 
     @property
+    def cache_path(self) -> Path:
+        """`model_cache` as an absolute path."""
+        return Path(self.model_cache).expanduser().absolute()
+
+    @property
     def traces_url(self) -> str | None:
         """Where traces are sent to; None when there are none."""
         endpoint = self.otel_exporter_otlp_endpoint

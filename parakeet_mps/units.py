@@ -88,7 +88,7 @@ def triton_service(
     installation = find_installation(run.triton)
     host = loopback(settings.triton_host)
     keyless = {**environ, "API_KEYS": ""}
-    kernels = kernel_cache_environ(Path(settings.model_cache).expanduser()) if plan.device.value == "cuda" else {}
+    kernels = kernel_cache_environ(settings.cache_path) if plan.device.value == "cuda" else {}
 
     async def ready() -> bool:
         statuses = [await http_status(host, settings.triton_http_port, path) for path in ready_paths()]

@@ -57,7 +57,7 @@ def anyio_backend() -> str:
 def checkpoint() -> Path:
     """The `.nemo` file under test: MODEL, or the demo recogniser."""
     settings = Settings.from_env(os.environ)
-    return resolve(settings.model, Path(settings.model_cache).expanduser())
+    return resolve(settings.model, settings.cache_path)
 
 
 @pytest.fixture(scope="session")
