@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from parakeet_mps.gateway.metrics_room import take_room
 from parakeet_mps.gateway.worker_files import writer_is_alive
 
 RELATIVE_ERROR = 0.01
@@ -91,9 +92,12 @@ class LatencyWindow:
 
 
 def _open(file: Path) -> Table:
-    """Map the file; one that an earlier process with this id left is counted on."""
-    if not file.exists():
-        return np.memmap(file, np.uint32, "w+", shape=_SHAPE)
+    """Map the file; one that an earlier process with this id left is counted on. Without room nothing is shared."""
+    empty = np.zeros(_SHAPE, np.uint32)
+    try:
+        take_room(file, empty.nbytes)
+    except OSError:
+        return empty
     return np.memmap(file, np.uint32, "r+", shape=_SHAPE)
 
 

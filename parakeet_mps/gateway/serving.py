@@ -7,10 +7,12 @@ import os
 import resource
 import shutil
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parakeet_mps import logs
 from parakeet_mps.api_keys import read_keys
+from parakeet_mps.gateway.metrics_room import take_counts_room
 from parakeet_mps.run_folder import RunFolder
 from parakeet_mps.settings import Settings
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from parakeet_mps.gateway.transcriber import Transcriber
+
+LOG = logging.getLogger(__name__)
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -30,6 +34,7 @@ def build_app(environ: Mapping[str, str], transcriber: Transcriber | None = None
     settings = Settings.from_env(environ)
     logs.configure(settings.log_level, settings.log_format)
     logging.getLogger("uvicorn.access").disabled = True  # it logs paths and queries as sent; the app logs its own
+    counts = _metrics_folder(environ)
     import torch  # here, so that a bad setting is refused at once and the workers' parent stays small
 
     from parakeet_mps.gateway.admission import Admission
@@ -38,14 +43,26 @@ def build_app(environ: Mapping[str, str], transcriber: Transcriber | None = None
     from parakeet_mps.gateway.metrics import Metrics
     from parakeet_mps.gateway.tracing import tracer_of
     from parakeet_mps.gateway.triton import TritonTranscriber
-    from parakeet_mps.gateway.worker_files import shared_folder
 
     torch.set_num_threads(1)  # the workers are the parallelism
-    metrics = Metrics(shared_folder(environ.get(METRICS_FOLDER)), tracer_of(settings))
+    metrics = Metrics(counts, tracer_of(settings))
     admission = Admission(settings.max_in_flight, settings.run_path / "admission")
     if transcriber is None:
         transcriber = TritonTranscriber(settings.triton_url, AudioTransport.of(settings, metrics.sent_audio))
     return create_app(settings, transcriber, metrics, admission)
+
+
+def _metrics_folder(environ: Mapping[str, str]) -> Path | None:
+    """Return the folder that the workers share. One that has no room there only reads it, and counts for nobody."""
+    if not (name := environ.get(METRICS_FOLDER)):
+        return None
+    folder = Path(name)
+    try:
+        take_counts_room(folder)
+    except OSError as error:
+        LOG.error("what this worker does will be missing in /metrics: %s: %s", folder, error.strerror)
+        os.environ.pop(METRICS_FOLDER, None)  # prometheus_client, which is imported next, then keeps its counts itself
+    return folder if folder.is_dir() else None
 
 
 def serve(app: str) -> None:

@@ -8,15 +8,6 @@ from pathlib import Path
 from prometheus_client.multiprocess import mark_process_dead
 
 
-def shared_folder(name: str | None) -> Path | None:
-    """Return the folder that the workers share, made if it is missing; None without a name."""
-    if not name:
-        return None
-    folder = Path(name)
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
 def writer_is_alive(file: Path) -> bool:
     """Say whether the worker still runs whose id ends the file's name."""
     try:
