@@ -29,7 +29,7 @@ from parakeet_mps.supervisor import Restarts, Unit, first_of, supervise
 from parakeet_mps.triton_server import TritonNotFoundError, reached_at
 from parakeet_mps.units import ROOT, gateway_services, recogniser_services
 from parakeet_mps.usage import answered
-from parakeet_mps.wedge import History, Journal, Sentinel
+from parakeet_mps.wedge import History, Journal, Sentinel, prepare
 
 LOG = logging.getLogger("supervisor")
 
@@ -96,12 +96,13 @@ async def serve(settings: Settings, run: RunFolder, environ: Mapping[str, str]) 
         run.remove_shared_memory()
 
 
-def check_sentinel(settings: Settings) -> None:
-    """Raise `SettingError` when a failure could not be told."""
+def prepare_sentinel(settings: Settings) -> None:
+    """Raise `SettingError` when a failure could not be told, or one that is over is told for ever."""
     try:
-        Sentinel(Path(settings.wedge_sentinel)).check()
+        prepare(Path(settings.wedge_sentinel))
     except OSError as error:
-        raise SettingError(f"WEDGE_SENTINEL={settings.wedge_sentinel!r} cannot be written: {error.strerror}") from None
+        why = f"cannot be written: {error.strerror} ({error.filename})"
+        raise SettingError(f"WEDGE_SENTINEL={settings.wedge_sentinel!r} {why}") from None
 
 
 def _where(settings: Settings) -> str:
@@ -121,7 +122,7 @@ def main(environ: Mapping[str, str]) -> int:
         with run.acquire():
             check_ports(listening_ports(settings))
             if settings.starts_triton:
-                check_sentinel(settings)
+                prepare_sentinel(settings)
             return asyncio.run(serve(settings, run, environ))
     except (SettingError, RunFolderError, TritonNotFoundError, ServiceFailure, OSError) as error:
         sys.stderr.write(f"parakeet-mps: {error}\n")

@@ -112,7 +112,6 @@ class Unit:
 
     async def run(self, stop: asyncio.Event) -> int:
         """Run until `stop` is set (returns 0) or a failure that restarting does not mend (returns 1)."""
-        self._journal.clear_leftover()
         while (failure := await self._serve(stop)) is not None:
             delay_s = self._restarts.next_delay_s(time.monotonic()) if self._ever_ready else None
             if delay_s is None:

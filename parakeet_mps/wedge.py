@@ -40,10 +40,11 @@ class Sentinel:
         self._path = path
 
     def check(self) -> None:
-        """Raise `OSError` when no file can be written where this one is to be."""
+        """Raise `OSError` when no file can be written, and removed again, where this one is to be."""
         probe, file = _create_beside(self._path)
         os.close(file)
         probe.unlink()
+        self.clear()
 
     def mark(self, who: str, why: str) -> None:
         """Write the file at once or not at all: no reader sees half of it. Raises `OSError`."""
@@ -99,7 +100,7 @@ class History:
         """Append one event. Raises `OSError`."""
         rounded = None if seconds is None else round(seconds, 3)
         line = json.dumps({"at": _now(), "event": event, "who": who, "why": why, "seconds": rounded}) + "\n"
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_FOLLOW, 0o644)
+        file = self._open()
         try:
             os.write(file, line.encode())
             size = os.fstat(file).st_size
@@ -108,6 +109,11 @@ class History:
         if size > self._most_bytes:
             self._shorten()
 
+    def check(self) -> None:
+        """Raise `OSError` when a file is there that takes no events, such as another user's."""
+        if self.path.exists():
+            os.close(self._open())
+
     def events(self) -> list[Event]:
         """Return the events that are told; none when there is no file that can be read."""
         try:
@@ -115,6 +121,9 @@ class History:
         except OSError:
             return []
         return [event for event in map(Event.parse, lines) if event]
+
+    def _open(self) -> int:
+        return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_FOLLOW, 0o644)
 
     def _shorten(self) -> None:
         lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
@@ -133,6 +142,20 @@ def _summed(lines: Iterable[str]) -> Iterator[str]:
         yield json.dumps(line) + "\n"
 
 
+def prepare(path: Path) -> None:
+    """Remove the sentinel at `path` that an earlier run left: what it tells of is gone with that run.
+
+    Raises `OSError` when it cannot be removed, or a failure could not be told.
+    """
+    history, sentinel = History(path), Sentinel(path)
+    left = sentinel.read()
+    history.check()
+    sentinel.check()
+    if left:
+        LOG.warning("an earlier run left the sentinel: %s %s, at %s; it is removed", left.who, left.why, left.at)
+        history.record("leftover", left.who, left.why)
+
+
 class Journal:
     """Notes what happens to one unit of recovery. `sentinel` is marked while it recovers; without one only `history`.
 
@@ -145,14 +168,6 @@ class Journal:
         self._history, self._sentinel, self._clock = history, sentinel, clock
         self._failure, self._recovery = ("wedge", "recovery") if sentinel else ("failure", "restart")
         self._first: tuple[float, str, str] | None = None
-
-    def clear_leftover(self) -> None:
-        """Remove a sentinel of an earlier run: what it tells of is gone with that run."""
-        left = self._sentinel.read() if self._sentinel else None
-        if left is not None:
-            LOG.warning("an earlier run left the sentinel: %s %s, at %s; it is removed", left.who, left.why, left.at)
-            self._note(lambda: self._history.record("leftover", left.who, left.why))
-            self._clear()
 
     def failed(self, who: str, why: str) -> None:
         """Note a failure, before anything is done about it."""

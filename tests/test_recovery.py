@@ -31,7 +31,7 @@ from parakeet_mps.run_folder import RunFolder
 from parakeet_mps.settings import Settings
 from parakeet_mps.supervisor import Restarts, Unit, supervise
 from parakeet_mps.units import gateway_services, recogniser_services
-from parakeet_mps.wedge import History, Journal, Sentinel
+from parakeet_mps.wedge import History, Journal, Sentinel, prepare
 from processes import ROOT, free_port, runs
 
 LIMIT_S = 90
@@ -100,6 +100,7 @@ class Running:
         }
         plan = self._plan()
         self._write_model(plan)
+        prepare(folder / "wedged")
         services = recogniser_services(self.settings, plan, self.run, environ)
         journal = Journal(self.history, self.sentinel)
         recognisers = Unit(services, journal, restarts, startup_timeout_s=LIMIT_S)

@@ -67,6 +67,7 @@ def test_missing_shared_memory_is_refused_with_what_to_do(tmp_path: Path) -> Non
         ({"PORT": "eighty"}, "PORT='eighty' is not allowed: use a whole number from 1 to 65535"),
         ({"TRITON_URL": "nonsense"}, "TRITON_URL='nonsense' is not allowed: use host:port"),
         ({"WEDGE_SENTINEL": "/proc/none/x"}, "WEDGE_SENTINEL='/proc/none/x' cannot be written: No such file"),
+        ({"WEDGE_SENTINEL": "/proc"}, "WEDGE_SENTINEL='/proc' cannot be written: "),
         ({"RUN_DIR": "/proc/none"}, "RUN_DIR=/proc/none cannot be written: No such file"),
         ({"PORT": "18002", "TRITON_HTTP_PORT": "18002"}, "PORT and TRITON_HTTP_PORT both name port 18002"),
     ],

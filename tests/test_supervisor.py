@@ -198,24 +198,6 @@ def test_failures_and_recoveries_are_noted_with_a_sentinel_in_between(tmp_path: 
     run(scenario)
 
 
-def test_a_sentinel_of_an_earlier_run_does_not_hinder_the_start(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("WARNING", logger="supervisor")
-
-    async def scenario() -> None:
-        sentinel = Sentinel(tmp_path / "wedged")
-        sentinel.mark("recogniser 0", "was ended by SIGSEGV")
-        running = Running([FakeService("triton", [])], journal=Journal(History(tmp_path / "wedged"), sentinel))
-        await running.until_ready()
-        assert sentinel.read() is None
-        await running.finish()
-
-    run(scenario)
-    assert "recogniser 0 was ended by SIGSEGV" in caplog.text
-    assert '"event": "leftover"' in (tmp_path / "wedged.history").read_text()
-
-
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
 def test_one_that_is_stopped_or_killed_is_replaced(number: signal.Signals, tmp_path: Path) -> None:
     async def scenario() -> None:

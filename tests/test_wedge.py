@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parakeet_mps.wedge import History, Journal, Sentinel
+from parakeet_mps.wedge import History, Journal, Sentinel, prepare
 
 
 @pytest.fixture
@@ -106,7 +106,6 @@ def test_a_failure_its_repetition_and_the_recovery_are_noted_with_the_time_since
 
 def test_a_unit_without_a_sentinel_has_its_history_only(path: Path) -> None:
     journal = Journal(History(path))
-    journal.clear_leftover()
     journal.failed("gateway", "ended with status 1")
     assert not path.exists()
     journal.recovered()
@@ -119,3 +118,23 @@ def test_a_folder_that_takes_no_notes_hinders_nothing(tmp_path: Path, caplog: py
     journal.failed("one", "hangs")
     assert journal.recovered() is not None
     assert "cannot be written" in caplog.text
+
+
+def test_a_sentinel_of_an_earlier_run_is_removed_and_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    Sentinel(path).mark("recogniser 0", "was ended by SIGSEGV")
+    prepare(path)
+    assert Sentinel(path).read() is None
+    assert "recogniser 0 was ended by SIGSEGV" in caplog.text
+    assert [(event["event"], event["who"]) for event in events(History(path))] == [("leftover", "recogniser 0")]
+
+
+def test_nothing_is_left_by_preparing(path: Path) -> None:
+    prepare(path)
+    assert not list(path.parent.iterdir())
+
+
+@pytest.mark.parametrize("name", ["wedged", "wedged.history"])
+def test_a_place_that_is_taken_is_an_error(name: str, path: Path) -> None:
+    (path.parent / name).mkdir()
+    with pytest.raises(IsADirectoryError):
+        prepare(path)
