@@ -10,6 +10,7 @@ import contextlib
 import io
 import logging
 import queue
+import select
 import sys
 import threading
 
@@ -78,8 +79,11 @@ class Outlet(io.BufferedIOBase):
     def _pass_on(self, part: bytes) -> None:
         with contextlib.suppress(OSError, ValueError):  # a closed terminal or pipe ends nothing
             rest = memoryview(part)
-            while written := self._output.write(rest):
-                rest = rest[written:]
+            while rest:
+                written = self._output.write(rest)
+                if written is None:  # it is full, and another program has told it not to wait
+                    select.select([], [self._output], [])
+                rest = rest[written or 0 :]
 
 
 def install(log_format: str) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,35 @@ def test_what_nobody_reads_is_dropped_and_counted(log_format: str, pipe: Pipe) -
     came = lines.count("x" * 999)
     assert came >= 200
     assert text == f"{500 - came} lines are missing here: nobody read this output"
+
+
+class Impatient(io.FileIO):
+    """An output that another program has told not to wait; says when it was full."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        super().__init__(descriptor, "w", closefd=False)
+        self.was_full = threading.Event()
+
+    def write(self, data: Any) -> int | None:  # type: ignore[override]  # typeshed forgets the None
+        written = super().write(data)
+        if written is None:
+            self.was_full.set()
+        return written
+
+
+def test_an_output_that_does_not_wait_for_its_reader_loses_nothing(pipe: Pipe) -> None:
+    output = Impatient(pipe.output.fileno())
+    outlet = Outlet(output)
+    outlet.write("".join(f"{number}\n" for number in range(20_000)).encode())
+    assert output.was_full.wait(20)
+    lines: list[str] = []
+    reader = threading.Thread(target=lambda: lines.extend(pipe.drain()))
+    reader.start()
+    outlet.finish(20)
+    pipe.output.close()
+    reader.join()
+    assert lines == [str(number) for number in range(20_000)]
 
 
 def test_a_closed_pipe_ends_nothing() -> None:
