@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
 from typing import NamedTuple
@@ -32,24 +33,28 @@ def listening_ports(settings: Settings) -> list[Port]:
 def check_ports(ports: list[Port]) -> None:
     """Raise `SettingError` for a port that is given twice, is in use, or cannot be listened on."""
     taken: dict[int, str] = {}
-    for port in ports:
-        if port.number in taken:
-            raise SettingError(f"{taken[port.number]} and {port.variable} both name port {port.number}: change one")
-        taken[port.number] = port.variable
-    for port in ports:
-        _check(port)
+    with contextlib.ExitStack() as probes:  # all at once: the kernel knows whether two of one number get on
+        for port in ports:
+            family = socket.AF_INET6 if ":" in port.host else socket.AF_INET
+            probe = probes.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            try:
+                _listen(probe, port)
+            except OSError as error:
+                raise SettingError(_refusal(port, error, taken.get(port.number))) from None
+            taken[port.number] = port.variable
 
 
-def _check(port: Port) -> None:
-    family = socket.AF_INET6 if ":" in port.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((port.host, port.number))
-            probe.listen()
-        except OSError as error:
-            if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
-                variable = "HOST" if port.variable == "PORT" else "TRITON_HOST"
-                raise SettingError(f"{variable}={port.host!r} is no address of this machine") from None
-            what = "is in use by another program" if error.errno == errno.EADDRINUSE else f"cannot be used: {error}"
-            raise SettingError(f"port {port.number} on {port.host} {what}; set {port.variable} to another") from None
+def _listen(probe: socket.socket, port: Port) -> None:
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    probe.bind((port.host, port.number))
+    probe.listen()
+
+
+def _refusal(port: Port, error: OSError, other: str | None) -> str:
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        variable = "HOST" if port.variable == "PORT" else "TRITON_HOST"
+        return f"{variable}={port.host!r} is no address of this machine"
+    if error.errno == errno.EADDRINUSE and other:
+        return f"{other} and {port.variable} both name port {port.number}: change one"
+    what = "is in use by another program" if error.errno == errno.EADDRINUSE else f"cannot be used: {error}"
+    return f"port {port.number} on {port.host} {what}; set {port.variable} to another"

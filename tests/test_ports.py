@@ -43,6 +43,17 @@ def test_a_port_given_twice_is_refused_with_both_variables() -> None:
         check_ports([Port("PORT", "127.0.0.1", port), Port("TRITON_METRICS_PORT", "127.0.0.1", port)])
 
 
+def test_one_that_listens_everywhere_takes_the_number_from_another() -> None:
+    port = free_port()
+    with pytest.raises(SettingError, match="PORT and TRITON_URL both name port"):
+        check_ports([Port("PORT", "0.0.0.0", port), Port("TRITON_URL", "127.0.0.1", port)])
+
+
+def test_a_number_may_be_used_on_two_addresses() -> None:
+    port = free_port()
+    check_ports([Port("PORT", "127.0.0.2", port), Port("TRITON_HTTP_PORT", "127.0.0.1", port)])
+
+
 def test_an_address_of_another_machine_is_refused() -> None:
     with pytest.raises(SettingError, match=r"HOST='192\.0\.2\.1' is no address of this machine"):
         check_ports([Port("PORT", "192.0.2.1", free_port())])
