@@ -116,7 +116,7 @@ class ChildProcess:
     async def wait_failed(self) -> ServiceFailure:
         """Return why the process no longer serves: it ended, was stopped, or fell silent after it had answered."""
         process, heard = self._running(), False
-        silent_since = time.monotonic()
+        silent_s, looked_at = 0.0, time.monotonic()
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), self.alive_poll_s)
@@ -124,9 +124,11 @@ class ChildProcess:
                 return self._ended(process)
             if is_stopped(process.pid):
                 return ServiceFailure(self.name, "was stopped by a signal", self.log_tail())
-            if await self.alive():
-                heard, silent_since = True, time.monotonic()
-            elif heard and time.monotonic() - silent_since >= self.unresponsive_after_s:
+            alive, now = await self.alive(), time.monotonic()
+            # Half of the limit at most for one look: this process may have been frozen meanwhile, too.
+            silent_s = 0.0 if alive else silent_s + min(now - looked_at, self.unresponsive_after_s / 2)
+            heard, looked_at = heard or alive, now
+            if heard and silent_s >= self.unresponsive_after_s:
                 return ServiceFailure(self.name, f"did not answer for {self.unresponsive_after_s:g} s", self.log_tail())
 
     async def stop(self) -> None:

@@ -88,6 +88,27 @@ def test_a_process_that_still_loads_is_not_called_silent(tmp_path: Path) -> None
     asyncio.run(scenario())
 
 
+def test_a_process_that_was_frozen_together_with_this_one_is_not_called_silent(tmp_path: Path) -> None:
+    looks = iter((True, False))
+
+    async def alive() -> bool:
+        if answered := next(looks, True):
+            return answered
+        time.sleep(0.6)  # this process is frozen while it asks, and then finds its time up
+        return False
+
+    async def scenario() -> None:
+        process = ChildProcess(
+            "one", ["sleep", "60"], ENVIRON, tmp_path, alive=alive, alive_poll_s=0.01, unresponsive_after_s=0.5
+        )
+        await process.start()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(process.wait_failed(), 1.2)
+        await process.stop()
+
+    asyncio.run(scenario())
+
+
 def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path) -> None:
     async def scenario() -> None:
         process = http_server("one", tmp_path, {"STUBBORN": "1"}, grace_s=0.2)
