@@ -15,6 +15,7 @@ from http import HTTPStatus
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from parakeet_mps.errors import RequestError
+from parakeet_mps.gateway.request_parser import RequestParser
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class GatewayProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See `asyncio.Protocol`."""
         super().connection_made(transport)
+        self.parser = RequestParser(self)
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -59,8 +61,9 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """See `httptools.HttpRequestParser`."""
-        self._head_came()
-        super().on_headers_complete()
+        if not self.parser.should_upgrade():  # else they come again, see `RequestParser`
+            self._head_came()
+            super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """See `httptools.HttpRequestParser`."""
@@ -69,8 +72,9 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """See `httptools.HttpRequestParser`."""
-        self._head_bytes = 0
-        super().on_message_complete()
+        if not self.parser.should_upgrade():
+            self._head_bytes = 0
+            super().on_message_complete()
 
     def pause_writing(self) -> None:
         """See `asyncio.Protocol`: the client reads more slowly than it is answered."""
