@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import io
 import os
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -75,11 +76,34 @@ async def decoder() -> AsyncIterator[Decoder]:
     await ended()
 
 
+@pytest.fixture
+def stuck() -> Iterator[tuple[Decoder, psutil.Process]]:
+    """A decoder whose fork server answers nobody, and that server."""
+    decoder = Decoder(HOUR_S, start_limit_s=1)
+    decoder.start()
+    server = server_process()
+    server.suspend()
+    OTHERS.add(server)
+    yield decoder, server
+    decoder.close()
+
+
 def server_process() -> psutil.Process:
     (server,) = [
         child for child in psutil.Process().children() if child not in OTHERS and FORKSERVER in child.cmdline()
     ]
     return server
+
+
+async def successor(decoder: Decoder, limit_s: float = 10.0) -> psutil.Process:
+    """Return the fork server that the decoder starts once it has given up the one that is among `OTHERS`."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        decoder.start()
+        with contextlib.suppress(ValueError):
+            return server_process()
+        assert time.monotonic() < deadline, "the stuck server is kept"
+        await asyncio.sleep(0.01)
 
 
 def decoding_processes() -> list[psutil.Process]:
@@ -131,6 +155,22 @@ async def is_refused(decoder: Decoder, data: bytes) -> bool:
         except AudioError:
             return True
     return False
+
+
+async def leaves(decoder: Decoder, upload: BinaryIO) -> None:
+    """Play a client that leaves before its upload's process is there."""
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05), decoder.open(upload):
+            pytest.fail("a stuck server answered")
+
+
+async def is_unavailable(decoder: Decoder) -> bool:
+    with on_disk(speech()) as upload:
+        try:
+            async with decoder.open(upload):
+                return False
+        except UnavailableError:
+            return True
 
 
 async def test_a_spooled_upload_decodes_from_disk(decoder: Decoder) -> None:
@@ -251,6 +291,41 @@ async def test_a_fork_server_that_died_is_replaced(decoder: Decoder) -> None:
         server = server_process()
         server.kill()
         server.wait(5)
+
+
+async def test_a_stuck_fork_server_is_replaced_though_all_who_asked_have_left(
+    stuck: tuple[Decoder, psutil.Process],
+) -> None:
+    decoder, server = stuck
+    with on_disk(speech()) as upload:
+        await leaves(decoder, upload)
+    assert (await successor(decoder)).is_running()
+    await asyncio.to_thread(server.wait, 10)
+
+
+async def test_an_upload_that_waited_for_a_stuck_fork_server_does_not_end_its_successor(
+    stuck: tuple[Decoder, psutil.Process],
+) -> None:
+    decoder, _ = stuck
+    first = asyncio.create_task(is_unavailable(decoder))
+    await asyncio.wait({first}, timeout=0.5)
+    second = asyncio.create_task(is_unavailable(decoder))
+    server = await successor(decoder)  # the first one's time is up; soon the second one's is
+    assert await asyncio.gather(first, second) == [True, True]
+    assert server.is_running()
+
+
+async def test_a_process_that_comes_when_its_upload_has_left_is_killed(decoder: Decoder, tmp_path: Path) -> None:
+    decoder.start()
+    server = server_process()
+    server.suspend()
+    with sparse_wav(tmp_path / "long.wav", HOUR_S) as upload, on_disk(speech()) as other:
+        await leaves(decoder, upload)
+        server.resume()
+        async with decoder.open(other) as decoded:
+            assert (await waveform(decoded)).numel()
+        await ended()
+    assert server_process() == server
 
 
 async def test_an_upload_is_not_blamed_for_the_end_of_the_fork_server(decoder: Decoder, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def ends() -> Iterator[tuple[Peer, socket.socket]]:
 
 async def met(peer: Peer, stream: socket.socket) -> DecodingProcess:
     peer.introduce()
-    return await DecodingProcess.meet(stream)
+    return await DecodingProcess.meet(stream, lambda: False)
 
 
 async def test_the_loop_is_the_one_that_is_meant(anyio_backend: tuple[str, dict[str, bool]]) -> None:
@@ -118,7 +118,7 @@ async def test_a_process_without_a_handle_is_not_met(ends: tuple[Peer, socket.so
     await peer.send(said)
     peer.stream.close()
     with pytest.raises(UnavailableError):
-        await DecodingProcess.meet(stream)
+        await DecodingProcess.meet(stream, lambda: False)
 
 
 async def test_killing_ends_the_process_that_introduced_itself(ends: tuple[Peer, socket.socket]) -> None:
@@ -127,5 +127,5 @@ async def test_killing_ends_the_process_that_introduced_itself(ends: tuple[Peer,
     handle = os.pidfd_open(child.pid)
     socket.send_fds(peer.stream, [b"\0"], [handle])
     os.close(handle)
-    (await DecodingProcess.meet(stream)).kill()
+    (await DecodingProcess.meet(stream, lambda: False)).kill()
     assert await child.wait() == -9

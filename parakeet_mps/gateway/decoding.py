@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import BinaryIO
 
 import numpy as np
@@ -36,13 +35,10 @@ _log = logging.getLogger(__name__)
 
 
 class Decoded:
-    """The audio of one upload, while it is decoded. `lost` tells whether its process ended through no fault of it."""
+    """The audio of one upload, while it is decoded."""
 
-    def __init__(
-        self, process: DecodingProcess, max_audio_s: float, patience_s: float, lost: Callable[[], bool]
-    ) -> None:
+    def __init__(self, process: DecodingProcess, max_audio_s: float, patience_s: float) -> None:
         self._process = process
-        self._lost = lost
         self._max_samples = int(max_audio_s * SAMPLE_RATE_HZ)
         self._time_left_s = patience_s
         self._samples = 0
@@ -96,7 +92,7 @@ class Decoded:
         return chunk
 
     def _broken(self) -> ServiceError:
-        if self._lost():
+        if self._process.lost():
             return unavailable()
         _log.warning("a file broke its decoding process")
         return AudioError("The file cannot be decoded.")
@@ -105,10 +101,12 @@ class Decoded:
 class Decoder:
     """Decodes uploads of at most `max_audio_s` seconds."""
 
-    def __init__(self, max_audio_s: float, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, max_audio_s: float, patience_s: float = PATIENCE_S, start_limit_s: float = START_LIMIT_S
+    ) -> None:
         self._max_audio_s = max_audio_s
         self._patience_s = patience_s
-        self._server = ForkServer()
+        self._server = ForkServer(start_limit_s)
         self._places = asyncio.Semaphore(MAX_PROCESSES)
 
     def start(self) -> None:
@@ -123,24 +121,14 @@ class Decoder:
         """
         async with self._places:
             upload.flush()
-            with self._server.fork(upload.fileno(), self._max_audio_s) as stream:
-                lost = self._server.watch()
-                process = await self._meet(stream)
-                try:
-                    decoded = Decoded(process, self._max_audio_s, self._patience_s, lost)
-                    await decoded.begin()
-                    yield decoded
-                finally:
-                    process.kill()
+            process = await self._server.fork(upload.fileno(), self._max_audio_s)
+            try:
+                decoded = Decoded(process, self._max_audio_s, self._patience_s)
+                await decoded.begin()
+                yield decoded
+            finally:
+                process.kill()
 
     def close(self) -> None:
         """Stop all decoding."""
         self._server.close()
-
-    async def _meet(self, stream: socket.socket) -> DecodingProcess:
-        try:
-            async with asyncio.timeout(START_LIMIT_S):
-                return await DecodingProcess.meet(stream)
-        except TimeoutError:
-            await asyncio.to_thread(self._server.release())  # it answers nobody
-            raise unavailable() from None

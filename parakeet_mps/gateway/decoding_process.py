@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,23 +26,34 @@ _STOP_LIMIT_S = 2.0
 _SEND_BUFFER_BYTES = 1 << 20
 """Room for a block, so that the process need not wait for the gateway within one; the kernel may allow less."""
 
+_log = logging.getLogger(__name__)
+
 
 class DecodingProcess:
     """One process that decodes one file. `kill` must be called in the end."""
 
-    def __init__(self, handle: int, stream: socket.socket) -> None:
+    def __init__(self, handle: int, stream: socket.socket, lost: Callable[[], bool]) -> None:
         self._handle = handle
         self._stream = stream
+        self.lost = lost
+        """Tells whether the process ended through no fault of its file."""
         self._header = bytearray(messages.HEADER.size)
 
     @classmethod
-    async def meet(cls, stream: socket.socket) -> DecodingProcess:
-        """Wait for the process at the other end. Raises `UnavailableError` when there is none."""
-        await _readable(stream)
-        _, handles, _, _ = socket.recv_fds(stream, 1, 1)
-        if not handles:
-            raise unavailable()
-        return cls(handles[0], stream)
+    async def meet(cls, stream: socket.socket, lost: Callable[[], bool]) -> DecodingProcess:
+        """Wait for the process at the other end of `stream`, which closes with it.
+
+        Raises `UnavailableError` when there is none.
+        """
+        try:
+            await _readable(stream)
+            _, handles, _, _ = socket.recv_fds(stream, 1, 1)
+            if not handles:
+                raise unavailable()
+        except BaseException:
+            stream.close()
+            raise
+        return cls(handles[0], stream, lost)
 
     async def receive(self, longest_body: int) -> tuple[bytes, NDArray[np.uint8]]:
         """Return kind and body of the next message. Raises `EOFError` when the process broke or breaks the rules.
@@ -60,6 +73,7 @@ class DecodingProcess:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._handle, signal.SIGKILL)
         os.close(self._handle)
+        self._stream.close()
 
     async def _fill(self, buffer: bytearray | memoryview) -> None:
         """Receive as many bytes as `buffer` has, straight into it: asyncio's streams copy them three times."""
@@ -75,73 +89,109 @@ class DecodingProcess:
             missing = missing[count:]
 
 
-class ForkServer:
-    """The process that forks the others; started when it is first needed, and again when it was lost."""
+class _Started(NamedTuple):
+    """A fork server that was started, and what ends it, to be called from any thread."""
 
-    def __init__(self) -> None:
-        self._control: socket.socket | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._stop: weakref.finalize[[subprocess.Popen[bytes], socket.socket], ForkServer] | None = None
+    process: subprocess.Popen[bytes]
+    control: socket.socket
+    end: Callable[[], object]
+
+    def lost(self) -> bool:
+        """Tell whether it has ended, and with it every process that it forked."""
+        return self.process.poll() is not None
+
+
+class ForkServer:
+    """The process that forks the others; started when it is first needed, and again when it was lost or is stuck."""
+
+    def __init__(self, start_limit_s: float) -> None:
+        self._start_limit_s = start_limit_s
+        self._current: _Started | None = None
 
     def start(self) -> None:
         """Start the server unless it was started. It is ready for requests at once, and answers them once loaded."""
-        if self._control is not None:
-            return
+        if self._current is None:
+            self._current = self._started()
+
+    async def fork(self, file: int, max_audio_s: float) -> DecodingProcess:
+        """Return a process that decodes the open file. Raises `UnavailableError` when there is none.
+
+        The server is waited for though the caller leaves: else one that is stuck would outlive all whose time is short.
+        """
+        stream, server = self._ask(file, max_audio_s)
+        answer = asyncio.create_task(self._answer(stream, server))
+        try:
+            return await asyncio.shield(answer)
+        except asyncio.CancelledError:
+            answer.add_done_callback(_kill_unwanted)
+            raise
+
+    def close(self) -> None:
+        """End the server, and with it every process that it forked. That takes a server which is stuck seconds."""
+        if self._current is not None:
+            self._current.end()
+        self._current = None
+
+    def _started(self) -> _Started:
         control, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         control.setblocking(False)
         with its_end:
             process = subprocess.Popen(
                 _command(), stdin=its_end.fileno(), stdout=subprocess.DEVNULL, env=_environ(), cwd="/"
             )
-        self._control, self._process = control, process
-        self._stop = weakref.finalize(self, _stop, process, control)
+        return _Started(process, control, weakref.finalize(self, _stop, process, control))
 
-    def fork(self, file: int, max_audio_s: float) -> socket.socket:
-        """Ask for a process that decodes the open file; return the stream through which it will speak."""
+    def _ask(self, file: int, max_audio_s: float) -> tuple[socket.socket, _Started]:
+        """Return the stream through which the process will speak, and the server that was asked for it."""
         stream, its_end = socket.socketpair()
         stream.setblocking(False)
         its_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
         with its_end:
             try:
-                self._request(file, its_end, max_audio_s)
+                return stream, self._request(file, its_end, max_audio_s)
             except BaseException:
                 stream.close()
                 raise
-        return stream
 
-    def watch(self) -> Callable[[], bool]:
-        """Return what tells whether the server that runs now has ended, and with it every process that it forked."""
-        process = self._process
-        return lambda: process is None or process.poll() is not None
-
-    def close(self) -> None:
-        """End the server, and with it every process that it forked. That takes a server which is stuck seconds."""
-        self.release()()
-
-    def release(self) -> Callable[[], object]:
-        """Forget the server: the next request starts another. Return what ends it, to be called from any thread."""
-        end = self._stop or (lambda: None)
-        self._control = self._process = self._stop = None
-        return end
-
-    def _request(self, file: int, stream: socket.socket, max_audio_s: float) -> None:
+    def _request(self, file: int, stream: socket.socket, max_audio_s: float) -> _Started:
         for _ in range(2):
             self.start()
-            assert self._control is not None
+            assert self._current is not None
             try:
-                socket.send_fds(self._control, [messages.REQUEST.pack(max_audio_s)], [file, stream.fileno()])
+                socket.send_fds(self._current.control, [messages.REQUEST.pack(max_audio_s)], [file, stream.fileno()])
             except (BrokenPipeError, ConnectionResetError):  # it was lost: the next round starts another
                 self.close()
             except BlockingIOError:
                 break
             else:
-                return
+                return self._current
         raise unavailable()
+
+    async def _answer(self, stream: socket.socket, server: _Started) -> DecodingProcess:
+        try:
+            async with asyncio.timeout(self._start_limit_s):
+                return await DecodingProcess.meet(stream, server.lost)
+        except TimeoutError:
+            await self._replace(server)
+            raise unavailable() from None
+
+    async def _replace(self, stuck: _Started) -> None:
+        """End a server that answers nobody. Another one that was started meanwhile is not touched."""
+        if self._current is stuck:
+            _log.warning("the process that starts decoders is stuck; it is replaced")
+            self._current = None
+        await asyncio.to_thread(stuck.end)
 
 
 def unavailable() -> UnavailableError:
     """Return the error of an upload that nobody decodes, through no fault of it."""
     return UnavailableError("The decoder is not available now; try again.")
+
+
+def _kill_unwanted(answer: asyncio.Task[DecodingProcess]) -> None:
+    """Kill the process of an upload that left before it came."""
+    if not answer.cancelled() and answer.exception() is None:
+        answer.result().kill()
 
 
 def _command() -> list[str]:
