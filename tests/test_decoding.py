@@ -57,6 +57,14 @@ os.fork = fork
 serve(socket.socket(fileno=sys.stdin.fileno()))
 """
 
+WITHOUT_FOLDER = f"""
+import socket, sys, tempfile
+from {FORKSERVER} import serve
+
+tempfile.tempdir = "/proc/not-there"
+serve(socket.socket(fileno=sys.stdin.fileno()))
+"""
+
 
 OTHERS: set[psutil.Process] = set()
 """The processes that other tests of this run keep."""
@@ -350,6 +358,13 @@ async def test_where_no_process_can_be_made_an_upload_is_told_to_come_again_and_
             assert (await waveform(decoded)).numel()
 
 
+async def test_an_upload_decodes_where_no_folder_takes_files(decoder: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding_process, "_command", lambda: [sys.executable, "-P", "-c", WITHOUT_FOLDER])
+    with on_disk(speech()) as upload:
+        async with decoder.open(upload) as decoded:
+            assert (await waveform(decoded)).numel()
+
+
 async def test_nothing_is_left_when_the_decoder_is_closed(tmp_path: Path) -> None:
     decoder = Decoder(HOUR_S)
     decoder.start()
@@ -366,6 +381,14 @@ async def test_the_decoding_processes_know_nothing_of_the_environment(
     assert not {"API_KEYS", "HOME", "PATH"} & server_process().environ().keys()
 
 
+async def test_the_decoding_processes_know_the_folder_for_temporary_files(
+    decoder: Decoder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    decoder.start()
+    assert server_process().environ()["TMPDIR"] == str(tmp_path)
+
+
 async def test_the_decoding_processes_may_open_nothing_and_are_nobody(decoder: Decoder, tmp_path: Path) -> None:
     with sparse_wav(tmp_path / "long.wav", HOUR_S) as upload:
         async with decoder.open(upload):
@@ -378,7 +401,7 @@ async def test_the_decoding_processes_may_open_nothing_and_are_nobody(decoder: D
 
 
 CONFINED = """
-import os, socket, sys
+import os, socket, sys, tempfile
 from parakeet_mps.audio import landlock
 from parakeet_mps.audio.confinement import address_space_bytes, confine, confine_further, forbid_new_rights
 port, path, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -393,6 +416,10 @@ attempts = {
     "signal": lambda: os.kill(os.getppid(), 0),
 }
 if sys.argv[4] == "privileged":
+    confine()
+    del attempts["fork"], attempts["memory"]
+elif sys.argv[4] == "without folder":
+    tempfile.tempdir = "/proc/not-there"
     confine()
     del attempts["fork"], attempts["memory"]
 elif sys.argv[4] == "landlock":
@@ -417,10 +444,13 @@ def landlock_version() -> int:
     return int(ctypes.CDLL(None).syscall(444, None, 0, 1))
 
 
-@pytest.mark.parametrize("by", ["limits", "landlock", "privileged"])
+@pytest.mark.parametrize("by", ["limits", "landlock", "without folder", "privileged"])
 async def test_a_confined_process_opens_no_file_and_reaches_no_address(by: str, tmp_path: Path) -> None:
-    """Each fence holds alone: limits, the kernel's Landlock, and leaving files and network where that is permitted."""
-    if by == "landlock" and landlock_version() < 6:
+    """Each fence holds alone: limits, the kernel's Landlock, and leaving files and network where that is permitted.
+
+    Without a folder to leave for, Landlock holds.
+    """
+    if by in ("landlock", "without folder") and landlock_version() < 6:
         pytest.skip("this kernel's Landlock knows no TCP or signals")
     if by == "privileged" and os.geteuid() != 0:
         pytest.skip("only root is sure to be permitted to leave file system and network")

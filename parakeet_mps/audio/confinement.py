@@ -36,7 +36,7 @@ def confine() -> None:
     """
     is_root = os.geteuid() == 0
     _leave_namespaces(is_root)
-    with contextlib.suppress(PermissionError):
+    with contextlib.suppress(OSError):  # not permitted, or no disk to make it on; Landlock and the limits hold anyway
         _enter_empty_folder()
     if is_root:
         with contextlib.suppress(PermissionError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,10 +26,10 @@ class Source:
 
     @classmethod
     def of(cls, data: bytes | Path) -> Source:
-        """Return a source over bytes, or over a file that is opened here."""
+        """Return a source over bytes, which are copied in memory, or over a file that is opened here."""
         if isinstance(data, Path):
             return cls(os.open(data, os.O_RDONLY))
-        with tempfile.TemporaryFile() as file:
+        with os.fdopen(os.memfd_create("recording"), "wb") as file:  # no disk: that may be full or not writable
             file.write(data)
             file.flush()
             return cls(os.dup(file.fileno()))

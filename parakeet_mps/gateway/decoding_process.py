@@ -200,7 +200,13 @@ def _command() -> list[str]:
 
 def _environ() -> dict[str, str]:
     """Return the server's environment: no keys to find there, and no threads that a fork would lose."""
-    return {"PYTHONPATH": str(_PACKAGE_PARENT), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "LANG": "C.UTF-8"}
+    return {
+        "PYTHONPATH": str(_PACKAGE_PARENT),
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        "LANG": "C.UTF-8",
+        "TMPDIR": os.environ.get("TMPDIR", ""),  # empty, it counts as not set
+    }
 
 
 def _stop(process: subprocess.Popen[bytes], control: socket.socket) -> None:
