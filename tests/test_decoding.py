@@ -25,7 +25,7 @@ from kinds import wav_header
 from parakeet_mps.checkpoint import ROOT
 from parakeet_mps.contract import SAMPLE_RATE_HZ
 from parakeet_mps.errors import AudioError, UnavailableError
-from parakeet_mps.gateway import decoding_process
+from parakeet_mps.gateway import fork_server
 from parakeet_mps.gateway.decoding import Decoded, Decoder
 from recordings import duration_s, encoded, samples_wav, speech
 from references import references
@@ -347,7 +347,7 @@ async def test_an_upload_is_not_blamed_for_the_end_of_the_fork_server(decoder: D
 async def test_where_no_process_can_be_made_an_upload_is_told_to_come_again_and_others_go_on(
     decoder: Decoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decoding_process, "_command", lambda: [sys.executable, "-P", "-c", SECOND_FORK_FAILS])
+    monkeypatch.setattr(fork_server, "_command", lambda: [sys.executable, "-P", "-c", SECOND_FORK_FAILS])
     with sparse_wav(tmp_path / "long.wav", 60) as upload, on_disk(speech()) as other:
         async with decoder.open(upload) as decoded:
             with pytest.raises(UnavailableError):
@@ -359,7 +359,7 @@ async def test_where_no_process_can_be_made_an_upload_is_told_to_come_again_and_
 
 
 async def test_an_upload_decodes_where_no_folder_takes_files(decoder: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding_process, "_command", lambda: [sys.executable, "-P", "-c", WITHOUT_FOLDER])
+    monkeypatch.setattr(fork_server, "_command", lambda: [sys.executable, "-P", "-c", WITHOUT_FOLDER])
     with on_disk(speech()) as upload:
         async with decoder.open(upload) as decoded:
             assert (await waveform(decoded)).numel()

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from parakeet_mps.audio import messages
 from parakeet_mps.contract import SAMPLE_RATE_HZ
 from parakeet_mps.errors import AudioError, ServiceError
-from parakeet_mps.gateway.decoding_process import DecodingProcess, ForkServer, unavailable
+from parakeet_mps.gateway.decoding_process import DecodingProcess, unavailable
+from parakeet_mps.gateway.fork_server import ForkServer
 
 MAX_PROCESSES = 64
 """Files decoded at once by one gateway process; a process takes about 7 MB, up to 0.5 GB on a hostile file."""
