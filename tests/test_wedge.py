@@ -121,6 +121,7 @@ def test_a_folder_that_takes_no_notes_hinders_nothing(tmp_path: Path, caplog: py
 
 
 def test_a_sentinel_of_an_earlier_run_is_removed_and_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING", logger="supervisor")
     Sentinel(path).mark("recogniser 0", "was ended by SIGSEGV")
     prepare(path)
     assert Sentinel(path).read() is None
