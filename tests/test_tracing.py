@@ -99,7 +99,7 @@ async def test_spans_hold_no_file_name_and_no_word(receiver: Collector) -> None:
 
 
 TRIES = 5
-"""Triton 2.51 reads a header until a zero byte, which gRPC does not promise: one new client in twenty is not traced."""
+"""Triton 2.51 does not trace one new client in twenty: most likely it reads the header on to a zero byte."""
 
 
 class TracedTriton(EchoTriton):
