@@ -40,11 +40,10 @@ class Sentinel:
         self._path = path
 
     def check(self) -> None:
-        """Raise `OSError` when no file can be written, and removed again, where this one is to be."""
+        """Raise `OSError` when no file can be written where this one is to be."""
         probe, file = _create_beside(self._path)
         os.close(file)
         probe.unlink()
-        self.clear()
 
     def mark(self, who: str, why: str) -> None:
         """Write the file at once or not at all: no reader sees half of it. Raises `OSError`."""
@@ -151,8 +150,9 @@ def prepare(path: Path) -> None:
     left = sentinel.read()
     history.check()
     sentinel.check()
+    sentinel.clear()
     if left:
-        LOG.warning("an earlier run left the sentinel: %s %s, at %s; it is removed", left.who, left.why, left.at)
+        LOG.warning("an earlier run left the sentinel: %s %s, at %s; it was removed", left.who, left.why, left.at)
         history.record("leftover", left.who, left.why)
 
 
@@ -184,17 +184,14 @@ class Journal:
         (began, who, why), self._first = self._first, None
         seconds = self._clock() - began
         self._note(lambda: self._history.record(self._recovery, who, why, seconds))
-        self._clear()
+        if self._sentinel:
+            self._note(self._sentinel.clear)
         return seconds
 
     def gave_up(self, who: str, why: str) -> None:
         """Note that nothing more will be tried; the sentinel stays."""
         seconds = self._clock() - self._first[0] if self._first else None
         self._note(lambda: self._history.record("give_up", who, why, seconds))
-
-    def _clear(self) -> None:
-        if self._sentinel:
-            self._note(self._sentinel.clear)
 
     def _note(self, write: Callable[[], None]) -> None:
         try:

@@ -40,6 +40,16 @@ class Pipe:
         with os.fdopen(self.read_end) as file:
             return file.read().splitlines()
 
+    def read_to_the_end(self, outlet: Outlet) -> list[str]:
+        """Read while `outlet` finishes, and return the lines."""
+        lines: list[str] = []
+        reader = threading.Thread(target=lambda: lines.extend(self.drain()))
+        reader.start()
+        outlet.finish(20)
+        self.output.close()
+        reader.join()
+        return lines
+
 
 @pytest.fixture
 def pipe() -> Iterator[Pipe]:
@@ -63,12 +73,7 @@ def test_what_nobody_reads_is_dropped_and_counted(log_format: str, pipe: Pipe) -
     line = b"x" * 999 + b"\n"
     for _ in range(500):
         outlet.write(line)
-    lines: list[str] = []
-    reader = threading.Thread(target=lambda: lines.extend(pipe.drain()))
-    reader.start()
-    outlet.finish(20)
-    pipe.output.close()
-    reader.join()
+    lines = pipe.read_to_the_end(outlet)
     (note,) = [found for found in lines if "lines are missing here" in found]
     text = json.loads(note)["message"] if log_format == "json" else note.partition("supervisor: ")[2]
     came = lines.count("x" * 999)
@@ -96,12 +101,7 @@ def test_an_output_that_does_not_wait_for_its_reader_loses_nothing(pipe: Pipe) -
     outlet = Outlet(output)
     outlet.write("".join(f"{number}\n" for number in range(20_000)).encode())
     assert output.was_full.wait(20)
-    lines: list[str] = []
-    reader = threading.Thread(target=lambda: lines.extend(pipe.drain()))
-    reader.start()
-    outlet.finish(20)
-    pipe.output.close()
-    reader.join()
+    lines = pipe.read_to_the_end(outlet)
     assert lines == [str(number) for number in range(20_000)]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parakeet_mps.process import ChildProcess, ServiceFailure, run_to_end
+from parakeet_mps.process import Check, ChildProcess, ServiceFailure, run_to_end
 from processes import ROOT, group_members, http_server, runs
 
 ENVIRON = {"PATH": os.environ["PATH"]}
@@ -72,20 +72,28 @@ def test_a_stopped_process_is_reported_and_can_still_be_ended(tmp_path: Path) ->
     asyncio.run(scenario())
 
 
+async def never_called_silent(folder: Path, alive: Check, unresponsive_after_s: float, for_s: float) -> None:
+    """Fail when a process of which `alive` tells is given up within `for_s` seconds."""
+    process = ChildProcess(
+        "one",
+        ["sleep", "60"],
+        ENVIRON,
+        folder,
+        alive=alive,
+        alive_poll_s=0.01,
+        unresponsive_after_s=unresponsive_after_s,
+    )
+    await process.start()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(process.wait_failed(), for_s)
+    await process.stop()
+
+
 def test_a_process_that_still_loads_is_not_called_silent(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async def alive() -> bool:
-            return False
+    async def alive() -> bool:
+        return False
 
-        process = ChildProcess(
-            "one", ["sleep", "60"], ENVIRON, tmp_path, alive=alive, alive_poll_s=0.01, unresponsive_after_s=0.02
-        )
-        await process.start()
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(process.wait_failed(), 0.3)
-        await process.stop()
-
-    asyncio.run(scenario())
+    asyncio.run(never_called_silent(tmp_path, alive, unresponsive_after_s=0.02, for_s=0.3))
 
 
 def test_a_process_that_was_frozen_together_with_this_one_is_not_called_silent(tmp_path: Path) -> None:
@@ -97,16 +105,7 @@ def test_a_process_that_was_frozen_together_with_this_one_is_not_called_silent(t
         time.sleep(0.6)  # this process is frozen while it asks, and then finds its time up
         return False
 
-    async def scenario() -> None:
-        process = ChildProcess(
-            "one", ["sleep", "60"], ENVIRON, tmp_path, alive=alive, alive_poll_s=0.01, unresponsive_after_s=0.5
-        )
-        await process.start()
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(process.wait_failed(), 1.2)
-        await process.stop()
-
-    asyncio.run(scenario())
+    asyncio.run(never_called_silent(tmp_path, alive, unresponsive_after_s=0.5, for_s=1.2))
 
 
 def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path) -> None:

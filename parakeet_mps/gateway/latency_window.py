@@ -8,6 +8,7 @@ was really measured. https://arxiv.org/abs/1908.10693
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
@@ -19,6 +20,8 @@ from numpy.typing import NDArray
 
 from parakeet_mps.gateway.metrics_room import take_room
 from parakeet_mps.gateway.worker_files import writer_is_alive
+
+LOG = logging.getLogger(__name__)
 
 RELATIVE_ERROR = 0.01
 
@@ -96,7 +99,8 @@ def _open(file: Path) -> Table:
     empty = np.zeros(_SHAPE, np.uint32)
     try:
         take_room(file, empty.nbytes)
-    except OSError:
+    except OSError as error:
+        LOG.error("the latencies of this worker will be missing in /metrics: %s: %s", file, error.strerror)
         return empty
     return np.memmap(file, np.uint32, "r+", shape=_SHAPE)
 
